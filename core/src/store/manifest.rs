@@ -1,0 +1,78 @@
+//! The description of one tree: path-sorted entries in content-cut blocks, each block a chunk.
+
+use super::{ChunkId, ChunkRef};
+use crate::error::Result;
+
+/// One name of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Raw bytes relative to the root, parts separated by `/`; never empty, absolute, or with `.`, `..`, NUL. The tree's root itself has no entry.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// The 12 permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Modification time, nanoseconds since 1970 (may be negative).
+    pub mtime_ns: i64,
+    /// Extended attributes, sorted by name.
+    pub xattrs: Vec<Xattr>,
+    /// The file changed while it was read: the content is one of its states, or a mixture.
+    pub unstable: bool,
+}
+
+/// What an [`Entry`] is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file. `link` is equal for all names of one hard-linked file (0: not linked); each of them carries the content.
+    File {
+        /// Bytes.
+        size: u64,
+        /// Content, in order.
+        chunks: Vec<ChunkRef>,
+        /// Holes as (offset, length), where the file is sparse.
+        holes: Vec<(u64, u64)>,
+        /// Hard link group, 0 for none.
+        link: u64,
+    },
+    /// A folder.
+    Folder,
+    /// A symbolic link and its text.
+    Symlink(Vec<u8>),
+    /// A named pipe.
+    Fifo,
+    /// A socket: recorded, never restored.
+    Socket,
+}
+
+/// One extended attribute.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Xattr {
+    /// Full name, such as `user.note`.
+    pub name: Vec<u8>,
+    /// Value.
+    pub value: Vec<u8>,
+}
+
+/// Writes a manifest; entries must come in strictly ascending order of their path bytes.
+#[derive(Debug)]
+pub struct ManifestWriter<'a> { _session: std::marker::PhantomData<&'a ()> }
+
+impl ManifestWriter<'_> {
+    /// Adds one entry. `InvalidArgument` where the path is not allowed or out of order.
+    pub fn push(&mut self, entry: &Entry) -> Result<()> { todo!() }
+    /// Stores the rest and gives the id of the root block.
+    pub fn finish(self) -> Result<ChunkId> { todo!() }
+}
+
+/// Iterates over the entries of a manifest with bounded memory. After an error it ends.
+#[derive(Debug)]
+pub struct ManifestReader<'a> { _reader: std::marker::PhantomData<&'a ()> }
+
+impl Iterator for ManifestReader<'_> {
+    type Item = Result<Entry>;
+    fn next(&mut self) -> Option<Self::Item> { todo!() }
+}

@@ -1,0 +1,111 @@
+//! flock on open files: released by the kernel when the process dies, so no lock is ever stale.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Control;
+
+/// How a lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Together with other shared holders.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// A held lock; dropping it, or the death of the process, releases it.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    path: PathBuf,
+    pid: u32,
+}
+
+impl Lock {
+    /// Takes the lock on `path` (created with mode 0600 where absent) if that needs no waiting.
+    ///
+    /// # Errors
+    /// `Io` and its like; a lock that is held elsewhere is `Ok(None)`.
+    pub fn attempt(path: &Path, mode: Mode) -> Result<Option<Self>> {
+        let file = open(path, mode)?;
+        let operation = match mode {
+            Mode::Shared => FlockOperation::NonBlockingLockShared,
+            Mode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        };
+        loop {
+            match rustix::fs::flock(file.as_fd(), operation) {
+                Ok(()) => return Ok(Some(Self { file, path: path.to_owned(), pid: std::process::id() })),
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::io("lock", path, errno)),
+            }
+        }
+    }
+
+    /// Takes the lock, waiting at most `patience` and as long as `control` is not cancelled.
+    ///
+    /// # Errors
+    /// `Busy` after `patience`, `Cancelled`, `Io`.
+    pub fn wait(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
+        let start = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            if let Some(lock) = Self::attempt(path, mode)? {
+                return Ok(lock);
+            }
+            control.check()?;
+            if start.elapsed() >= patience {
+                return Err(Error::new(ErrorKind::Busy, format!("{} is locked by another process", path.display()))
+                    .with("path", path.display())
+                    .hint("wait for the other command to end and try again"));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    /// The locked file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file that carries the lock.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Fails in a child of a fork, which shares the lock with its parent without having taken it.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn check_process(&self) -> Result<()> {
+        if self.pid == std::process::id() {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::Forked, format!("the handle was opened by process {} before a fork", self.pid))
+                .hint("open the store again in the child"))
+        }
+    }
+}
+
+fn open(path: &Path, mode: Mode) -> Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let created = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    match created {
+        Ok(file) => Ok(file),
+        // A read-only store can still be read: a shared lock needs no writing.
+        Err(error) if mode == Mode::Shared && matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES)) => {
+            File::open(path).map_err(|source| Error::io("open", path, source))
+        }
+        Err(source) => Err(Error::io("open", path, source)),
+    }
+}
