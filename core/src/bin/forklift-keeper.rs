@@ -1,1 +1,5 @@
-fn main() {}
+//! The keeper program: parent of one Postgres server. Started by the library only.
+
+fn main() -> std::process::ExitCode {
+    forklift::postgres::keeper::main()
+}
