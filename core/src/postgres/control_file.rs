@@ -68,6 +68,8 @@ pub struct ControlFile {
 impl ControlFile {
     /// Reads `data/global/pg_control` until its CRC holds (it may be torn beside a checkpoint), at most for a second.
     pub fn read(data: &Path) -> Result<Self> { let _ = data; todo!() }
+    /// As [`ControlFile::read`], with the bytes that were parsed.
+    pub(super) fn read_with_bytes(data: &Path) -> Result<(Self, Vec<u8>)> { let _ = data; todo!() }
     /// Parses the bytes of the file. `Corrupt` for a wrong CRC, `PostgresMismatch` for an unknown version.
     pub fn parse(bytes: &[u8]) -> Result<Self> { let _ = bytes; todo!() }
 }

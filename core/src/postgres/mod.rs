@@ -1,13 +1,14 @@
 //! Unmodified Postgres 13 to 18: installations, clusters, servers, and copies of both stopped and running ones.
 //!
 //! Read in this order: `installation`, `bundled`, `control_file`, `cluster` (initdb, facts), `account` (as whom servers
-//! run), `address`, `server` with `keeper`, `sql`, `sink`, `stopped`, `online`, `sequences`, `mark`.
+//! run), `address`, `server` with `keeper`, `sql`, `sink`, `stopped`, `databases`, `online`, `sequences`, `mark`.
 
 mod account;
 mod address;
 mod bundled;
 mod cluster;
 mod control_file;
+mod databases;
 mod installation;
 pub mod keeper;
 mod mark;
@@ -29,7 +30,7 @@ pub use mark::{Mark, mark_running, mark_stopped};
 pub use online::copy_online;
 pub use sequences::{SequenceState, put_back, read_all};
 pub use server::{Server, ServerSpec, ServerStatus, StopMode, status};
-pub use sink::{CopyReport, Sink, SourceFile, TreeSink};
+pub use sink::{CopyReport, FileClock, Sink, SourceFile, TreeSink};
 pub use sql::{Credentials, Role, Sql};
 pub use stopped::copy_stopped;
 pub use wal::needed_segments;

@@ -21,8 +21,23 @@ pub struct SourceFile {
     pub cutting: Cutting,
 }
 
+/// The time that a file written now gets on one file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileClock {
+    /// The file system, by its device number.
+    pub device: u64,
+    /// ctime, in nanoseconds since 1970.
+    pub ctime_ns: i128,
+}
+
 /// Receives a cluster. Folders come before what is in them; the order of files is free within one call.
 pub trait Sink {
+    /// Comes first where the source runs: a live file on this device whose ctime is at least 20 ms older, and whose stat is
+    /// the same before and after it is read, has no write under way and may be reused by a later copy. A copy without
+    /// barrier has no live file that may.
+    fn barrier(&mut self, clock: &FileClock) {
+        let _ = clock;
+    }
     /// A folder with its 12 mode bits.
     fn folder(&mut self, path: &Path, mode: u32) -> Result<()>;
     /// Many files, copied in parallel. A live file that vanished is left out.
