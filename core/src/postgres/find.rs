@@ -13,8 +13,7 @@ const DISTRIBUTIONS: &[(&str, &str, &str)] = &[
     ("/usr/lib/postgresql", "", "bin"),
     ("/usr", "pgsql-", "bin"),
     ("/usr/libexec", "postgresql", ""),
-    ("/usr/lib", "postgresql", "bin"),
-    ("/usr/lib64", "pgsql", "bin"),
+    ("/usr/lib64", "postgresql-", "bin"),
     ("/usr/local", "pgsql", "bin"),
     ("/Applications/Postgres.app/Contents/Versions", "", "bin"),
 ];
@@ -120,7 +119,10 @@ impl Search {
     fn versions(&mut self, folder: &Path, prefix: &str, programs: &str, origin: Origin) {
         let names = fs::names(folder).unwrap_or_default();
         let version = |name: &str| {
-            let numbers: Option<Vec<u32>> = name.strip_prefix(prefix)?.split('.').map(|part| part.parse().ok()).collect();
+            let rest = name.strip_prefix(prefix)?;
+            // `/usr/local/pgsql` has no version in its name.
+            let parts = rest.split('.').filter(|_| !rest.is_empty() || prefix.is_empty());
+            let numbers: Option<Vec<u32>> = parts.map(|part| part.parse().ok()).collect();
             numbers.map(|numbers| (numbers, name.to_owned()))
         };
         let mut versions: Vec<(Vec<u32>, String)> = names.iter().filter_map(|name| version(name.to_str()?)).collect();

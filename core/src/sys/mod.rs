@@ -4,6 +4,7 @@ pub mod fs;
 pub mod holes;
 pub mod id;
 pub mod lease;
+pub mod locale;
 pub mod lock;
 pub mod tree;
 pub mod xattr;
