@@ -42,7 +42,7 @@ pub(super) fn visit(server: &Server, names: &[String], mut look: impl FnMut(&str
             look(name, &mut sql)
         });
         if let Err(error) = visited
-            && (error.kind() != ErrorKind::Sql || connectable(&mut maintenance(server)?)?.contains(name))
+            && connectable(&mut maintenance(server)?)?.contains(name)
         {
             return Err(error.with("database", name));
         }

@@ -1,9 +1,8 @@
 //! Copying a running cluster without stopping it.
 //!
 //! Read in this order: this file (the steps), `session` (what our two sessions hold), `listing` (which files), `wal` and
-//! `spool` (the WAL that makes the copy whole), `clock` (the file system's own clock).
+//! `spool` (the WAL that makes the copy whole).
 
-mod clock;
 mod listing;
 mod session;
 mod spool;
@@ -13,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::sequences::{Scope, read_database};
-use super::{ControlFile, CopyReport, Server, Sink, Sql, databases, mark_running};
+use super::{ControlFile, CopyReport, Server, Sink, Sql, databases, file_system_clock, mark_running};
 use crate::error::Result;
 use crate::progress::Control;
 use session::Backup;
@@ -23,8 +22,8 @@ use spool::Spool;
 /// backup's own records. On any failure, cancel or death of this process the source is not left in backup mode.
 ///
 /// The copy is the state at the end of the WAL segment in which the backup stopped. Its tablespaces are real folders in
-/// `pg_tblspc` and it has no tablespace_map, which would make replay link them to the folders of the source. pg_control is
-/// received last: a copy without it does not start. While it runs CREATE and DROP TABLESPACE wait; a session of ours stays
+/// `pg_tblspc`, so its tablespace_map has to be removed before the first start (a server refuses to start with both).
+/// pg_control is received last: a copy without it does not start. While it runs CREATE and DROP TABLESPACE wait; a session of ours stays
 /// in the database `postgres`.
 ///
 /// # Errors
@@ -38,9 +37,7 @@ pub fn copy_online(server: &Server, sink: &mut dyn Sink, control: &Control) -> R
     session::check(&mut databases::maintenance(server)?)?;
 
     // Before the checkpoint of the backup's start: it is the barrier behind which a stat tells whether a file changed.
-    if let Some(clock) = clock::read(data)? {
-        sink.barrier(&clock);
-    }
+    sink.begin(file_system_clock(data)?);
     // Before the start too: a write between the copy and its mark would be lost from every later comparison.
     let mark = mark_running(server, None)?;
     timer.part("mark");
@@ -77,6 +74,9 @@ pub fn copy_online(server: &Server, sink: &mut dyn Sink, control: &Control) -> R
 
     let mode = listing::file_mode(data)?;
     sink.bytes(Path::new("backup_label"), mode, stopped.label.as_bytes())?;
+    if !stopped.tablespace_map.is_empty() {
+        sink.bytes(Path::new("tablespace_map"), mode, stopped.tablespace_map.as_bytes())?;
+    }
     sink.bytes(Path::new("global/pg_control"), mode, &pg_control)?;
     Ok(CopyReport { mode: "online".to_owned(), mark, sequences, unlogged, prepared, parts_ms: timer.parts })
 }

@@ -29,6 +29,8 @@ pub(super) struct Stopped {
     pub(super) lsn: u64,
     /// backup_label, byte for byte.
     pub(super) label: String,
+    /// tablespace_map, byte for byte; empty where there are none.
+    pub(super) tablespace_map: String,
 }
 
 /// Refuses by name what cannot be copied while it runs.
@@ -76,9 +78,10 @@ impl Backup {
     /// Stops the backup without waiting for the archiver, and gives the lock back. WAL stays held.
     pub(super) fn stop(&mut self) -> Result<Stopped> {
         let call = if self.version >= 150_000 { "pg_backup_stop(wait_for_archive => false)" } else { "pg_stop_backup(false, false)" };
-        let rows = self.work.rows(&format!("SELECT lsn, labelfile FROM {call}"))?;
+        let rows = self.work.rows(&format!("SELECT lsn, labelfile, coalesce(spcmapfile, '') FROM {call}"))?;
         let row = rows.first().map(Vec::as_slice).unwrap_or_default();
-        let stopped = Stopped { lsn: wal::parse_lsn(column(row, 0)?)?, label: column(row, 1)?.to_owned() };
+        let lsn = wal::parse_lsn(column(row, 0)?)?;
+        let stopped = Stopped { lsn, label: column(row, 1)?.to_owned(), tablespace_map: column(row, 2)?.to_owned() };
         self.lock.run("COMMIT")?;
         Ok(stopped)
     }
