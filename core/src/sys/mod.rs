@@ -2,4 +2,10 @@
 
 pub mod fs;
 pub mod id;
+pub mod identity;
+pub mod library;
 pub mod lock;
+pub mod ports;
+pub mod process;
+pub mod signals;
+pub mod spawn;
