@@ -1,14 +1,14 @@
 //! The mark: one test per way in which rows do and do not change.
 
-use crate::copying::Cluster;
+use crate::copying::Source;
 use forklift::postgres::{Mark, StopMode, mark_running, mark_stopped};
 
-fn mark(cluster: &Cluster) -> Mark {
+fn mark(cluster: &Source) -> Mark {
     mark_running(cluster.server(), None).unwrap()
 }
 
 /// Whether the mark taken before `body` is the same as the one taken after, as the next capture would take it.
-fn unchanged_by(cluster: &Cluster, body: impl FnOnce()) -> bool {
+fn unchanged_by(cluster: &Source, body: impl FnOnce()) -> bool {
     let before = mark(cluster);
     body();
     let cheap = mark_running(cluster.server(), Some(&before)).unwrap();
@@ -19,8 +19,8 @@ fn unchanged_by(cluster: &Cluster, body: impl FnOnce()) -> bool {
     same
 }
 
-fn prepared() -> Cluster {
-    let cluster = Cluster::start(&[("max_prepared_transactions", "10"), ("autovacuum", "off")]);
+fn prepared() -> Source {
+    let cluster = Source::start(&[("max_prepared_transactions", "10"), ("autovacuum", "off")]);
     cluster
         .sql()
         .run("CREATE TABLE t (id bigserial PRIMARY KEY, v text); INSERT INTO t (v) SELECT 'x' FROM generate_series(1, 100); CREATE SEQUENCE s; SELECT nextval('s')")
@@ -134,12 +134,12 @@ fn doubt_is_difference() {
     // Another start of the server, after which transaction ids could be spent anew.
     let before = mark(&cluster);
     cluster.stop_server(StopMode::Fast);
-    let stopped = mark_stopped(&cluster.spec.data).unwrap();
-    assert!(stopped.same(&mark_stopped(&cluster.spec.data).unwrap()));
+    let stopped = mark_stopped(cluster.data()).unwrap();
+    assert!(stopped.same(&mark_stopped(cluster.data()).unwrap()));
     assert!(!stopped.same(&before));
     cluster.start_server(|_| Ok(()));
     assert!(!before.same(&mark(&cluster)));
     cluster.stop_server(StopMode::Immediate);
-    let crashed = mark_stopped(&cluster.spec.data).unwrap();
+    let crashed = mark_stopped(cluster.data()).unwrap();
     assert!(!crashed.same(&crashed));
 }

@@ -1,16 +1,16 @@
 //! Sequences: reading them and putting them back in a copy.
 
-use crate::copying::{Cluster, beside};
+use crate::copying::{Source, beside};
 use forklift::postgres::read_all;
 
-fn state(cluster: &Cluster, name: &str) -> (String, String) {
+fn state(cluster: &Source, name: &str) -> (String, String) {
     let rows = cluster.sql().rows(&format!("SELECT last_value, is_called FROM {name}")).unwrap();
     (rows[0][0].clone().unwrap(), rows[0][1].clone().unwrap())
 }
 
 #[test]
 fn every_kind_of_sequence_is_exact_in_a_copy() {
-    let source = Cluster::start(&[]);
+    let source = Source::start(&[]);
     source
         .sql()
         .run(
@@ -40,7 +40,7 @@ fn every_kind_of_sequence_is_exact_in_a_copy() {
 /// Runs a statement in the source once files have been copied.
 struct Moving<'a> {
     inner: &'a mut dyn forklift::postgres::Sink,
-    source: &'a Cluster,
+    source: &'a Source,
     statement: &'a str,
 }
 
@@ -67,7 +67,7 @@ impl forklift::postgres::Sink for Moving<'_> {
 
 #[test]
 fn two_thousand_sequences_are_read_with_few_locks_and_beside_an_exclusive_lock() {
-    let source = Cluster::start(&[]);
+    let source = Source::start(&[]);
     source
         .sql()
         .run(
