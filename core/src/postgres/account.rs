@@ -109,14 +109,17 @@ impl RunAs {
                 .with("path", program.display())
                 .hint("reinstall that Postgres or name another one with --postgres"));
         }
-        let program = program.canonicalize().map_err(|source| Error::io("resolve", &program, source))?;
-        let paths: Vec<(PathBuf, i32)> = chain(&program, libc::X_OK).chain(chain(folder, libc::R_OK | libc::W_OK | libc::X_OK)).collect();
+        // Both the way it is called and the way it really lies are passed.
+        let real = program.canonicalize().map_err(|source| Error::io("resolve", &program, source))?;
+        let programs: Vec<(PathBuf, i32)> = chain(&program, libc::X_OK).chain(chain(&real, libc::X_OK)).collect();
+        let of_program = programs.len();
+        let paths: Vec<(PathBuf, i32)> = programs.into_iter().chain(chain(folder, libc::R_OK | libc::W_OK | libc::X_OK)).collect();
         let blocked = self
             .switch()
             .first_inaccessible(&paths)
             .map_err(|error| Error::new(ErrorKind::Unsupported, format!("cannot run as {}: {error}", self.describe())).because(error))?;
-        let Some((path, _)) = blocked.and_then(|index| paths.get(index)) else { return Ok(()) };
-        let message = if program.starts_with(path) {
+        let Some((index, (path, _))) = blocked.and_then(|index| Some((index, paths.get(index)?))) else { return Ok(()) };
+        let message = if index < of_program {
             format!("{} cannot be executed by {}: it may not pass {}", program.display(), self.describe(), path.display())
         } else {
             format!("{} cannot be used by {}: it may not pass {}", folder.display(), self.describe(), path.display())
