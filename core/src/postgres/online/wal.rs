@@ -1,8 +1,7 @@
 //! The WAL from the start of a backup to its stop.
 
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -82,25 +81,29 @@ impl Segment {
     /// The inode of its file, where that has been written as this segment: a recycled one has its name before that.
     pub(super) fn written(&self, folder: &Path) -> Result<Option<u64>> {
         let path = folder.join(self.name());
-        let mut file = match File::open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|source| Error::io("open", &path, source))?,
-        };
+        match File::open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::io("open", &path, source)),
+            Ok(file) => {
+                let metadata = file.metadata().map_err(|source| Error::io("examine", &path, source))?;
+                Ok((self.begins(&file) && metadata.len() == self.size).then(|| metadata.ino()))
+            }
+        }
+    }
+
+    /// Whether the first page in `file` is that of this segment.
+    pub(super) fn begins(&self, file: &File) -> bool {
         // XLogPageHeaderData: magic, info, timeline, then the position of the page.
         let mut header = [0; 16];
-        let metadata = file
-            .read_exact(&mut header)
-            .and_then(|()| file.metadata())
-            .map_err(|source| Error::io("read", &path, source))?;
-        let position = header.last_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
-        Ok((position == Some(self.number * self.size) && metadata.len() == self.size).then(|| metadata.ino()))
+        let position = file.read_exact_at(&mut header, 0).ok().and_then(|()| header.last_chunk().map(|bytes| u64::from_ne_bytes(*bytes)));
+        position == Some(self.number * self.size)
     }
 
     /// What a copy lacks without it.
     pub(super) fn gone(&self) -> Error {
         Error::new(ErrorKind::Capture, format!("WAL segment {} was removed by the server before it was copied", self.name()))
             .with("segment", self.name())
-            .hint("raise max_replication_slots or max_slot_wal_keep_size, or wal_keep_size, and try again, or use --mode stopped")
+            .hint("raise max_replication_slots (or wal_keep_size), leave max_slot_wal_keep_size unset, and try again, or use --mode stopped")
     }
 }
 
@@ -186,7 +189,7 @@ mod tests {
         let mut bytes = vec![0; MIB as usize];
         bytes[8..16].copy_from_slice(&(2 * MIB).to_ne_bytes());
         std::fs::File::create(folder.path().join(segment.name())).unwrap();
-        assert!(segment.written(folder.path()).is_err());
+        assert_eq!(segment.written(folder.path()).unwrap(), None);
         fs::replace(&folder.path().join(segment.name()), &bytes, 0o600, &fs::Syncs::new()).unwrap();
         assert_eq!(segment.written(folder.path()).unwrap(), None);
         bytes[8..16].copy_from_slice(&(3 * MIB).to_ne_bytes());
