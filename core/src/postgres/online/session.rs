@@ -136,7 +136,8 @@ fn make_slot(work: &mut Sql) -> Result<Option<String>> {
 fn start_backup(work: &mut Sql, lock: &mut Sql, version: u32, control: &Control) -> Result<Position> {
     let pid = work.value("SELECT pg_backend_pid()")?;
     let call = if version >= 150_000 { "pg_backup_start('forklift', true)" } else { "pg_start_backup('forklift', true, false)" };
-    let query = format!("SELECT lsn, pg_walfile_name(lsn), (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size') FROM {call} AS lsn");
+    let query =
+        format!("SELECT lsn, pg_walfile_name(lsn), (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size') FROM {call} AS lsn");
     let rows = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| work.rows(&query));
         let mut cancelled = false;

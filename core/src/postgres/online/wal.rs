@@ -54,8 +54,9 @@ impl Position {
     pub(super) fn until(&self, end: u64) -> Result<Vec<Segment>> {
         let last = end.saturating_sub(1) / self.segment_size;
         if last < self.segment {
-            return Err(Error::new(ErrorKind::Capture, "the backup ended before it began: the server was restored meanwhile")
-                .hint("try again"));
+            return Err(
+                Error::new(ErrorKind::Capture, "the backup ended before it began: the server was restored meanwhile").hint("try again")
+            );
         }
         Ok((self.segment..=last).map(|number| Segment { number, ..self.first() }).collect())
     }
@@ -103,16 +104,17 @@ impl Segment {
     pub(super) fn gone(&self) -> Error {
         Error::new(ErrorKind::Capture, format!("WAL segment {} was removed by the server before it was copied", self.name()))
             .with("segment", self.name())
-            .hint("raise max_replication_slots (or wal_keep_size), leave max_slot_wal_keep_size unset, and try again, or use --mode stopped")
+            .hint(
+                "raise max_replication_slots (or wal_keep_size), leave max_slot_wal_keep_size unset, and try again, or use --mode stopped",
+            )
     }
 }
 
 /// Gives segments that a slot keeps to the sink.
 pub(super) fn copy(data: &Path, segments: &[Segment], sink: &mut dyn Sink, control: &Control) -> Result<()> {
     let folder = data.join("pg_wal");
-    let identities = || -> Result<Vec<u64>> {
-        segments.iter().map(|segment| segment.written(&folder)?.ok_or_else(|| segment.gone())).collect()
-    };
+    let identities =
+        || -> Result<Vec<u64>> { segments.iter().map(|segment| segment.written(&folder)?.ok_or_else(|| segment.gone())).collect() };
     let before = identities()?;
     give(&folder, segments, sink, control)?;
     // The same file still has the name: it was not recycled while it was read.

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forklift::postgres::{
-    CopyReport, InitOptions, Server, Sink, Sql, StopMode, TreeSink, copy_online, initdb, prepare_copy, put_back,
-};
+use forklift::postgres::{CopyReport, InitOptions, Server, Sink, Sql, StopMode, TreeSink, copy_online, initdb, prepare_copy, put_back};
 use forklift::{Control, Result};
 
 use crate::support::{Cluster, PATIENCE, wait_for};

@@ -58,7 +58,10 @@ fn a_killed_process_leaves_no_backup_behind() {
 
         let slots = source.value("SELECT count(*) FROM pg_replication_slots");
         assert_eq!(slots, if settings.is_empty() { "1" } else { "0" });
-        assert_eq!(source.value("SELECT count(*) FROM pg_locks WHERE relation = 'pg_tablespace'::regclass AND mode = 'ShareRowExclusiveLock'"), "1");
+        assert_eq!(
+            source.value("SELECT count(*) FROM pg_locks WHERE relation = 'pg_tablespace'::regclass AND mode = 'ShareRowExclusiveLock'"),
+            "1"
+        );
         child.0.kill().unwrap();
         child.0.wait().unwrap();
         wait_for("the next copy to work", || source.copy_through(|sink| copy_online(source.server(), sink, &Control::silent())).1.is_ok());

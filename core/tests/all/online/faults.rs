@@ -18,7 +18,8 @@ fn churn(source: &Source) {
         sql.run("INSERT INTO t (v) SELECT repeat('x', 1000) FROM generate_series(1, 1000)").unwrap();
         sql.run("SELECT pg_switch_wal()").unwrap();
         sql.run("CHECKPOINT").unwrap();
-        wait_for("the segment to be kept", || spools(source).iter().all(|spool| spool.join(&segment).exists()));
+        let is_whole = |spool: PathBuf| std::fs::metadata(spool.join(&segment)).is_ok_and(|metadata| metadata.len() == 16 << 20);
+        wait_for("the segment to be kept", || spools(source).into_iter().all(is_whole));
         !first.exists()
     });
 }
@@ -80,7 +81,8 @@ fn somebody_who_ends_our_sessions_fails_the_copy_by_name() {
     let source = Source::start(&[]);
     let (copy, failed) = source.copy_through(|sink| {
         let mut hook = || {
-            let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'forklift' AND pid <> pg_backend_pid()";
+            let others =
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'forklift' AND pid <> pg_backend_pid()";
             source.sql().run(others).unwrap();
         };
         copy_online(source.server(), &mut Hooked { inner: sink, hook: &mut hook }, &Control::silent())

@@ -75,5 +75,7 @@ fn a_tablespace_whose_folder_is_gone_and_one_that_is_being_made_are_named() {
     assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
     assert!(gone.message().contains("pg_tblspc"), "{gone}");
     std::fs::rename(folder.with_extension("away"), &folder).unwrap();
-    wait_for("the next copy to work", || source.copy_through(|sink| forklift::postgres::copy_online(source.server(), sink, &Control::silent())).1.is_ok());
+    wait_for("the next copy to work", || {
+        source.copy_through(|sink| forklift::postgres::copy_online(source.server(), sink, &Control::silent())).1.is_ok()
+    });
 }
