@@ -3,6 +3,8 @@
 //! Read in this order: this file, `source` (pip and npm), `verify` (what the package says its bytes are).
 
 mod source;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -46,19 +48,22 @@ impl std::fmt::Display for Wanted {
 /// bytes are not those that the package declares, `NoSpace`, `Cancelled`.
 pub fn install(environment: &Environment, version: Option<&str>, control: &Control) -> Result<Installation> {
     let wanted = version.map_or(Ok(DEFAULT), parse)?;
-    let root = environment.data_folder()?.join("postgres");
-    if let Some(installed) = installed(&root, wanted) {
+    install_below(&environment.data_folder()?.join("postgres"), environment, wanted, control)
+}
+
+fn install_below(root: &Path, environment: &Environment, wanted: Wanted, control: &Control) -> Result<Installation> {
+    if let Some(installed) = installed(root, wanted) {
         return Ok(installed);
     }
-    make_root(&root)?;
+    make_root(root)?;
     let _lock = Lock::wait(&root.join(".lock"), Mode::Exclusive, PATIENCE, control)?;
-    if let Some(installed) = installed(&root, wanted) {
+    if let Some(installed) = installed(root, wanted) {
         return Ok(installed);
     }
-    sweep(&root)?;
+    sweep(root)?;
     let temporary = root.join(format!("{TEMPORARY}{}", crate::sys::id::sortable()?));
     std::fs::DirBuilder::new().mode(0o700).create(&temporary).map_err(|source| Error::io("create folder", &temporary, source))?;
-    let made = make(environment, &root, &temporary, wanted, control);
+    let made = make(environment, root, &temporary, wanted, control);
     let swept = fs::remove_tree(&temporary);
     let bin = made?;
     swept?;
