@@ -68,7 +68,7 @@ fn two_installations_at_once_give_one_build_that_makes_clusters() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&one.bin), mode(&one.program("postgres").unwrap())), (0o755, 0o755));
 
-    let cluster = crate::postgres::testing::Cluster::with(&one, &[]);
+    let cluster = crate::postgres::disk_tests::testing::Cluster::with(&one, &[]);
     let mut server = cluster.start(&[]);
     assert!(server.value("select version()").contains("PostgreSQL 17"));
     server.stop();

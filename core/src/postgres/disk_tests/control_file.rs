@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 
 use super::testing::{Cluster, command};
-use super::*;
 use crate::ErrorKind;
 use crate::environment::Environment;
+use crate::postgres::{ClusterState, ControlFile, Installation, cluster, find};
 use crate::sys::fs;
 
 /// Every installation of the machine that has pg_controldata.
@@ -22,7 +22,7 @@ fn every_field_is_what_pg_controldata_says() {
         compare(&cluster);
         assert_eq!(cluster.control().state, ClusterState::ShutDown);
         assert_eq!(cluster.control().max_connections, 37);
-        assert_eq!(Some(cluster.control().catalog_version), super::cluster::catalog_version_of(installation.version.major));
+        assert_eq!(Some(cluster.control().catalog_version), cluster::catalog_version_of(installation.version.major));
     }
 }
 
