@@ -54,7 +54,8 @@ impl<'a> StoreSink<'a> {
             manifest.push(entry)?;
         }
         let entries = count(self.entries.len());
-        let half = Half { root: manifest.finish()?, entries, bytes: self.copied, facts: serde_json::json!({ "root_mode": self.root_mode }) };
+        let half =
+            Half { root: manifest.finish()?, entries, bytes: self.copied, facts: serde_json::json!({ "root_mode": self.root_mode }) };
         Ok((half, self.seen))
     }
 

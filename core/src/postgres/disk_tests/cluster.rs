@@ -118,7 +118,13 @@ fn rows_29_and_31_missing_locales_extensions_and_libraries_are_named() {
     assert!(error.message().contains("no_such_extension 2.1 (database app)"), "{error}");
     facts.extensions.pop();
 
-    let locale = |name: &str| DatabaseLocale { database: "app".to_owned(), provider: "c".to_owned(), locale: name.to_owned(), ctype: "C".to_owned(), version: None };
+    let locale = |name: &str| DatabaseLocale {
+        database: "app".to_owned(),
+        provider: "c".to_owned(),
+        locale: name.to_owned(),
+        ctype: "C".to_owned(),
+        version: None,
+    };
     facts.locales.push(locale("C"));
     facts.check(&cluster.installation).unwrap();
     facts.locales.push(locale("xx_YY.UTF-8"));
@@ -169,7 +175,12 @@ fn what_does_not_work_is_listed_with_the_reason_and_a_stray_initdb_confuses_nobo
     let environment = Environment::of([("PATH", path)]);
     let (found, broken) = find(&environment);
     assert!(found.iter().all(|one| !one.bin.starts_with(folder.path())));
-    let reason = |bin: &Path| broken.iter().find(|(path, _)| *path == std::fs::canonicalize(bin).unwrap()).map(|(_, error)| (error.kind(), error.message().to_owned()));
+    let reason = |bin: &Path| {
+        broken
+            .iter()
+            .find(|(path, _)| *path == std::fs::canonicalize(bin).unwrap())
+            .map(|(_, error)| (error.kind(), error.message().to_owned()))
+    };
     assert_eq!(reason(&stray), None);
     assert_eq!(reason(&foreign).unwrap().0, ErrorKind::PostgresNotFound);
     assert!(reason(&lacking).unwrap().1.contains("libmissing.so.1"), "{:?}", reason(&lacking));

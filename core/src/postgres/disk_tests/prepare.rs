@@ -22,7 +22,9 @@ fn copy() -> (tempfile::TempDir, PathBuf) {
 
 #[test]
 fn row_1_the_pid_file_of_a_living_parent_goes_from_the_copy_and_stays_in_the_parent() {
-    let Some(cluster) = Cluster::new("row_1_the_pid_file_of_a_living_parent_goes_from_the_copy_and_stays_in_the_parent", &[]) else { return };
+    let Some(cluster) = Cluster::new("row_1_the_pid_file_of_a_living_parent_goes_from_the_copy_and_stays_in_the_parent", &[]) else {
+        return;
+    };
     let copy = cluster.copy("copy", true);
     let mut server = cluster.start(&[]);
     let pid_file = fs::read(&cluster.data.join("postmaster.pid")).unwrap();

@@ -50,7 +50,9 @@ fn a_server_that_works_in_the_folder_is_found_although_pg_control_says_shut_down
 
 #[test]
 fn row_18_the_copy_has_the_modes_of_a_source_with_group_access() {
-    let Some(cluster) = Cluster::new("row_18_the_copy_has_the_modes_of_a_source_with_group_access", &["--allow-group-access"]) else { return };
+    let Some(cluster) = Cluster::new("row_18_the_copy_has_the_modes_of_a_source_with_group_access", &["--allow-group-access"]) else {
+        return;
+    };
     let (target, _) = copy(&cluster, "copy").unwrap();
     for path in ["", "base", "base/1", "pg_wal", "global/pg_control", "PG_VERSION", "pg_replslot", "pg_wal/archive_status"] {
         assert_eq!(mode(&target.join(path)), mode(&cluster.data.join(path)), "{path:?}");
@@ -115,17 +117,30 @@ fn row_25_pg_wal_as_a_link_becomes_a_real_folder() {
 
 #[test]
 fn row_27_and_44_unlogged_rows_and_prepared_transactions_are_kept_and_scratch_is_not() {
-    let Some(cluster) = Cluster::new("row_27_and_44_unlogged_rows_and_prepared_transactions_are_kept_and_scratch_is_not", &[]) else { return };
+    let Some(cluster) = Cluster::new("row_27_and_44_unlogged_rows_and_prepared_transactions_are_kept_and_scratch_is_not", &[]) else {
+        return;
+    };
     let settings = ["max_prepared_transactions=5"];
     let mut server = cluster.start(&settings);
     server.run("create unlogged table u as select generate_series(1, 10) a");
     server.run("create table t (a int)");
     server.run("begin; insert into t values (1); prepare transaction 'two phases'");
     server.stop();
-    let scratch = ["base/1/t3_99999", "base/pgsql_tmp/pgsql_tmp1.0", "pg_stat_tmp/global.tmp", "pg_notify/0001", "core.1", "current_logfiles", "base/1/pg_internal.init"];
+    let scratch = [
+        "base/1/t3_99999",
+        "base/pgsql_tmp/pgsql_tmp1.0",
+        "pg_stat_tmp/global.tmp",
+        "pg_notify/0001",
+        "core.1",
+        "current_logfiles",
+        "base/1/pg_internal.init",
+    ];
     for path in scratch {
         fs::make_folder(cluster.data.join(path).parent().unwrap(), 0o700).unwrap();
-        fs::create_new(&cluster.data.join(path), 0o600).map(drop).or_else(|error| if error.kind() == ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }).unwrap();
+        fs::create_new(&cluster.data.join(path), 0o600)
+            .map(drop)
+            .or_else(|error| if error.kind() == ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
+            .unwrap();
     }
     let (target, report) = copy(&cluster, "copy").unwrap();
     assert_eq!((report.mode.as_str(), report.prepared), ("stopped", vec!["two phases".to_owned()]));

@@ -88,7 +88,14 @@ impl Server {
         let log_path = sockets.path().join("log");
         let log = fs::create_new(&log_path, 0o600).unwrap();
         let mut command = command(installation, "postgres");
-        command.arg("-D").arg(data).arg("-k").arg(sockets.path()).args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=8MB"]);
+        command.arg("-D").arg(data).arg("-k").arg(sockets.path()).args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "fsync=off",
+            "-c",
+            "shared_buffers=8MB",
+        ]);
         for setting in settings {
             command.args(["-c", setting]);
         }

@@ -31,7 +31,9 @@ fn fill_to(server: &mut Server, left: u64) {
 
 #[test]
 fn a_checkpoint_record_at_and_across_the_end_of_a_segment_is_kept_to_its_last_byte() {
-    let Some(cluster) = Cluster::new("a_checkpoint_record_at_and_across_the_end_of_a_segment_is_kept_to_its_last_byte", &["--wal-segsize=1"]) else {
+    let Some(cluster) =
+        Cluster::new("a_checkpoint_record_at_and_across_the_end_of_a_segment_is_kept_to_its_last_byte", &["--wal-segsize=1"])
+    else {
         return;
     };
     let settings = settings(&["wal_level=minimal", "max_wal_senders=0"]);
