@@ -4,7 +4,7 @@ use super::testing::{Cluster, installation};
 use crate::ErrorKind;
 use crate::cancel::CancelToken;
 use crate::environment::Environment;
-use crate::postgres::{ClusterFacts, DatabaseLocale, InitOptions, Installation, Origin, RunAs, choose, find, initdb};
+use crate::postgres::{ClusterFacts, ClusterState, DatabaseLocale, InitOptions, Installation, Origin, RunAs, choose, find, initdb};
 use crate::progress::Control;
 use crate::sys::fs;
 
@@ -31,6 +31,27 @@ fn initdb_makes_a_cluster_that_starts_and_refuses_a_folder_with_something_in_it(
     let error = initdb(&installation, &run_as, &data, &options, &Control::silent()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert_eq!(fs::names(&data).unwrap(), before);
+}
+
+/// As root where user namespaces are refused: the cluster belongs to an unprivileged account.
+#[test]
+fn row_14_initdb_under_an_account_makes_a_cluster_that_belongs_to_it() {
+    let test = "row_14_initdb_under_an_account_makes_a_cluster_that_belongs_to_it";
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED {test}: not root");
+        return;
+    }
+    let Some(installation) = installation(test) else { return };
+    let run_as = RunAs::detect(&Environment::of([("FORKLIFT_NO_USER_NAMESPACE", "1")])).unwrap();
+    let RunAs::Account { uid, .. } = &run_as else { panic!("{run_as:?}") };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
+    let data = folder.path().join("data");
+    initdb(&installation, &run_as, &data, &InitOptions::default(), &Control::silent()).unwrap();
+    let owner = |path: &Path| std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(path).unwrap());
+    assert_eq!((owner(&data), owner(&data.join("global/pg_control"))), (*uid, *uid));
+    let facts = ClusterFacts::of_files(&data, &installation).unwrap();
+    assert_eq!(facts.control.state, ClusterState::ShutDown);
 }
 
 #[test]
