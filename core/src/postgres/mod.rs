@@ -12,6 +12,8 @@ mod cluster_cache;
 mod control_file;
 mod crc32c;
 mod databases;
+#[cfg(test)]
+mod disk_tests;
 mod find;
 mod in_use;
 mod initdb;
@@ -47,7 +49,7 @@ pub use installation::{Extension, Installation, Origin, Version};
 pub use layout::cutting;
 pub use mark::{Mark, mark_running, mark_stopped};
 pub use online::copy_online;
-pub use prepare::{check_online_copy, prepare_copy};
+pub use prepare::{check_online_copy, copy_settings, prepare_copy};
 pub use sequences::{SequenceState, put_back, read_all};
 pub use server::{Server, ServerSpec, ServerStatus, StopMode, bootstrap_superuser, status};
 pub use sink::{CopyReport, Sink, SourceFile};

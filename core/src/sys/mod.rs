@@ -14,3 +14,5 @@ pub mod signals;
 pub mod spawn;
 pub mod tree;
 pub mod xattr;
+#[cfg(test)]
+pub mod shared_map;
