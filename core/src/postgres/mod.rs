@@ -16,6 +16,7 @@ mod online;
 mod record;
 mod sequences;
 mod server;
+mod session;
 mod sink;
 mod sql;
 mod stopped;
