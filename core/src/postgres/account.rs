@@ -137,8 +137,7 @@ impl RunAs {
     /// # Errors
     /// `PostgresNotFound` where the program is not there.
     pub fn command(&self, installation: &Installation, program: &str) -> Result<Command> {
-        let path = installation.bin.join(program);
-        let path = if path.is_file() { path } else { installation.program(program)? };
+        let path = installation.program(program)?;
         let mut command = Command::new(path);
         let mut search = OsString::from(&installation.bin);
         search.push(":/usr/local/bin:/usr/bin:/bin");

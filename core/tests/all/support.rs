@@ -51,11 +51,17 @@ impl Cluster {
 
     /// The same under another identity.
     pub(crate) fn with(run_as: RunAs) -> Self {
+        let cluster = Self::empty(run_as);
+        copy(&template(), &cluster.spec.data);
+        cluster.spec.run_as.give(&cluster.spec.data).unwrap();
+        cluster
+    }
+
+    /// All but the data folder.
+    pub(crate) fn empty(run_as: RunAs) -> Self {
         let folder = tempfile::tempdir().unwrap();
         open_to_others(folder.path());
         let root = folder.path().canonicalize().unwrap();
-        copy(&template(), &root.join("data"));
-        run_as.give(&root.join("data")).unwrap();
         let credentials =
             Credentials { ours: Role::random("forklift").unwrap(), url: Role::random("app").unwrap(), database: "app".to_owned() };
         credentials.save(&root.join("credentials.json")).unwrap();
