@@ -227,7 +227,7 @@ impl RunAs {
 
 /// A locale that exists on this machine: Postgres refuses to start under one that does not, and on macOS under none.
 fn locale() -> &'static str {
-    if sys::identity::has_locale(c"C.UTF-8") { "C.UTF-8" } else { "C" }
+    if sys::locale::exists("C.UTF-8") { "C.UTF-8" } else { "C" }
 }
 
 /// The folders to pass on the way to `path`, then `path` itself with `mode`; only those that exist.

@@ -1,5 +1,4 @@
 //! Real clusters and servers in temporary folders, stopped on drop whatever happens.
-#![allow(clippy::disallowed_methods, reason = "tests look at files with the standard library's own means")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -226,7 +225,6 @@ pub(crate) fn child(test: &str, root: &Path) -> Child {
 }
 
 /// The folder that [`child`] was given; `None` where the test was not started by it.
-#[allow(clippy::disallowed_methods, reason = "how a test talks to its own child")]
 pub(crate) fn argument() -> Option<PathBuf> {
     std::env::var_os(ARGUMENT).map(PathBuf::from)
 }

@@ -50,10 +50,9 @@ pub(super) fn end_orphan(run: &Path, data: &Path, address: &Address, patience: D
     address.hide()?;
     for (signal, limit) in [(Signal::INT, patience), (Signal::QUIT, Duration::from_secs(10))] {
         let begin = Instant::now();
-        if let Some(Found { postmaster: Some(postmaster), ours: true, .. }) = Some(find::look(run, data)?) {
-            if let Some(handle) = Handle::open(postmaster) {
-                handle.signal(signal)?;
-            }
+        let found = find::look(run, data)?;
+        if let Some(handle) = found.postmaster.filter(|_| found.ours).and_then(Handle::open) {
+            handle.signal(signal)?;
         }
         while begin.elapsed() < limit {
             if find::look(run, data)?.pids.is_empty() {
@@ -114,12 +113,8 @@ fn wait_for(identity: Identity, pause: impl Fn() -> Duration, control: &Control)
 }
 
 fn not_stopped(server: &Server, pids: &[u32], patience: Duration) -> Error {
-    let message = format!(
-        "the server of {} has not stopped after {:.1} s: {} still there",
-        server.data.display(),
-        patience.as_secs_f64(),
-        who(pids)
-    );
+    let message =
+        format!("the server of {} has not stopped after {:.1} s: {} still there", server.data.display(), patience.as_secs_f64(), who(pids));
     Error::new(ErrorKind::ServerStop, message)
         .with("pids", list(pids))
         .with("path", server.data.display())

@@ -23,7 +23,9 @@ fn statements_give_text_and_errors_give_the_state_but_no_literal() {
     assert!(error.message().starts_with("CREATE ROLE app PASSWORD: "), "{error}");
     assert!(!format!("{error:?}").contains("geheim"));
     assert_eq!(sql.value("SELECT 1 WHERE false").unwrap_err().kind(), ErrorKind::Sql);
-    for (name, wanted) in [("application_name", "forklift"), ("search_path", "pg_catalog"), ("statement_timeout", "0"), ("DateStyle", "ISO, MDY")] {
+    for (name, wanted) in
+        [("application_name", "forklift"), ("search_path", "pg_catalog"), ("statement_timeout", "0"), ("DateStyle", "ISO, MDY")]
+    {
         assert_eq!(sql.value(&format!("SHOW {name}")).unwrap(), wanted);
     }
     assert_eq!(server.clients().unwrap(), 0, "our own sessions do not count");
@@ -48,10 +50,14 @@ fn the_superuser_of_a_foreign_cluster_is_found_whatever_its_name() {
     // Its roles stay; ours gets a password, the URL's role is made.
     let mut cluster = Cluster::new();
     cluster.spec.data = data;
-    cluster.spec.credentials = Credentials { ours: Role::random(name).unwrap(), url: Role::random("agent x").unwrap(), database: "my db".to_owned() };
+    cluster.spec.credentials =
+        Credentials { ours: Role::random(name).unwrap(), url: Role::random("agent x").unwrap(), database: "my db".to_owned() };
     let server = cluster.start().unwrap();
     let mut sql = server.connect("my db").unwrap();
-    assert_eq!(sql.value("SELECT string_agg(rolname, ',' ORDER BY rolname) FROM pg_roles WHERE rolcanlogin").unwrap(), format!("agent x,{name}"));
+    assert_eq!(
+        sql.value("SELECT string_agg(rolname, ',' ORDER BY rolname) FROM pg_roles WHERE rolcanlogin").unwrap(),
+        format!("agent x,{name}")
+    );
     let url = server.address().url(forklift::postgres::UrlForm::Socket, &cluster.spec.credentials.url, "my db").unwrap();
     let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
     assert_eq!(client.query_one("SELECT current_user::text", &[]).unwrap().get::<_, String>(0), "agent x");
