@@ -137,8 +137,7 @@ impl RunAs {
     /// # Errors
     /// `PostgresNotFound` where the program is not there.
     pub fn command(&self, installation: &Installation, program: &str) -> Result<Command> {
-        let path = installation.bin.join(program);
-        let path = if path.is_file() { path } else { installation.program(program)? };
+        let path = installation.program(program)?;
         let mut command = Command::new(path);
         let mut search = OsString::from(&installation.bin);
         search.push(":/usr/local/bin:/usr/bin:/bin");
@@ -228,7 +227,7 @@ impl RunAs {
 
 /// A locale that exists on this machine: Postgres refuses to start under one that does not, and on macOS under none.
 fn locale() -> &'static str {
-    if sys::identity::has_locale(c"C.UTF-8") { "C.UTF-8" } else { "C" }
+    if sys::locale::exists("C.UTF-8") { "C.UTF-8" } else { "C" }
 }
 
 /// The folders to pass on the way to `path`, then `path` itself with `mode`; only those that exist.

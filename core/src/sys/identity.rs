@@ -186,19 +186,6 @@ pub fn has_passwd_entry(uid: u32) -> bool {
     failed == 0 && !found.is_null()
 }
 
-/// Whether the C library knows this locale.
-#[must_use]
-pub fn has_locale(name: &std::ffi::CStr) -> bool {
-    // SAFETY: the name is NUL-terminated and no base locale is given.
-    let locale = unsafe { libc::newlocale(libc::LC_ALL_MASK, name.as_ptr(), std::ptr::null_mut()) };
-    if locale.is_null() {
-        return false;
-    }
-    // SAFETY: made above and used nowhere.
-    unsafe { libc::freelocale(locale) };
-    true
-}
-
 fn put(path: &std::ffi::CStr, bytes: &[u8]) -> Result<()> {
     // SAFETY: the path is NUL-terminated.
     let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };

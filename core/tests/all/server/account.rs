@@ -139,5 +139,5 @@ fn programs_get_a_clean_environment_with_a_valid_locale() {
     let mut names: Vec<_> = command.get_envs().map(|(name, value)| (name.to_str().unwrap(), value.unwrap().to_str().unwrap())).collect();
     names.sort_unstable();
     assert!(matches!(names.as_slice(), [("LANG", "C.UTF-8" | "C"), ("LC_MESSAGES", "C"), ("PATH", _)]), "{names:?}");
-    assert_eq!(run_as.command(&installation(), "no-such-program").is_err(), true);
+    assert!(run_as.command(&installation(), "no-such-program").is_err());
 }

@@ -54,7 +54,9 @@ fn is_a_careful_host() {
     let leak = unsafe { libc::dup(secret.as_raw_fd()) };
     assert!(leak > 0);
     let server = Server::start(&spec_at(&root), |_| Ok(()), &Control::silent()).unwrap();
-    let ServerStatus::Running { pid, keeper } = forklift::postgres::status(&root.join("run"), &root.join("data")).unwrap() else { panic!() };
+    let ServerStatus::Running { pid, keeper } = forklift::postgres::status(&root.join("run"), &root.join("data")).unwrap() else {
+        panic!()
+    };
     for process in [pid, keeper] {
         for entry in std::fs::read_dir(format!("/proc/{process}/fd")).unwrap() {
             let target = std::fs::read_link(entry.unwrap().path()).unwrap();

@@ -71,7 +71,8 @@ fn a_child_that_does_not_end_keeps_the_cluster_busy() {
     crate::support::wait_for("the postmaster to end", || cluster.status() == ServerStatus::InTransition { pids: vec![backend] });
     let token = forklift::CancelToken::new();
     let error = std::thread::scope(|scope| {
-        let start = scope.spawn(|| forklift::postgres::Server::start(&cluster.spec, |_| Ok(()), &forklift::Control::new(token.clone(), None)).map(drop));
+        let start = scope
+            .spawn(|| forklift::postgres::Server::start(&cluster.spec, |_| Ok(()), &forklift::Control::new(token.clone(), None)).map(drop));
         crate::support::wait_for("the start to wait", || start.is_finished() || cluster.spec.run.join("keeper.lock").exists());
         token.cancel();
         start.join().unwrap().unwrap_err()
@@ -88,7 +89,10 @@ fn a_child_that_does_not_end_keeps_the_cluster_busy() {
 fn a_record_of_another_boot_or_half_written_says_nothing() {
     let cluster = Cluster::new();
     std::fs::create_dir_all(&cluster.spec.run).unwrap();
-    for text in ["{", "{\"postmaster\":{\"pid\":1,\"ticks\":1},\"keeper\":{\"pid\":1,\"ticks\":1},\"boot_id\":\"x\",\"data\":\"/\",\"system_identifier\":1}"] {
+    for text in [
+        "{",
+        "{\"postmaster\":{\"pid\":1,\"ticks\":1},\"keeper\":{\"pid\":1,\"ticks\":1},\"boot_id\":\"x\",\"data\":\"/\",\"system_identifier\":1}",
+    ] {
         std::fs::write(cluster.spec.run.join("server.json"), text).unwrap();
         assert_eq!(cluster.status(), ServerStatus::Stopped);
     }

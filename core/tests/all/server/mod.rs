@@ -1,5 +1,4 @@
 //! Starting, keeping, finding and stopping real servers. `row N` is a row of the table of public failures.
-#![allow(clippy::disallowed_methods, reason = "tests look at files with the standard library's own means")]
 
 mod account;
 mod host;

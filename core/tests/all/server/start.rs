@@ -87,7 +87,8 @@ fn nobody_connects_before_prepare_has_ended() {
 #[test]
 fn a_failed_prepare_or_a_cancel_stops_the_server() {
     let cluster = Cluster::new();
-    let error = Server::start(&cluster.spec, |_| Err(Error::new(ErrorKind::Command, "seed failed")), &Control::silent()).map(drop).unwrap_err();
+    let error =
+        Server::start(&cluster.spec, |_| Err(Error::new(ErrorKind::Command, "seed failed")), &Control::silent()).map(drop).unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Command, "seed failed"));
     assert_eq!(cluster.status(), ServerStatus::Stopped);
     let token = CancelToken::new();
