@@ -161,10 +161,12 @@ impl Session {
         // One byte more than the file has, so that the first read that is not filled tells its end.
         let capacity = usize::try_from(expected).unwrap_or(BUFFER).saturating_add(1).clamp(4 << 10, BUFFER);
         let mut reader = file;
-        self.put_stream(capacity, cutting, |space| loop {
-            match reader.read(space) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                other => return other.map_err(|source| Error::io("read", path, source)),
+        self.put_stream(capacity, cutting, |space| {
+            loop {
+                match reader.read(space) {
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    other => return other.map_err(|source| Error::io("read", path, source)),
+                }
             }
         })
     }
@@ -261,8 +263,11 @@ impl Session {
         let text = refs::encode(reference)?;
         for half in [&reference.files, &reference.cluster].into_iter().flatten() {
             if !self.has(&half.root)? || half.root == ChunkId::ZERO {
-                return Err(Error::new(ErrorKind::InvalidArgument, format!("checkpoint {}: manifest {} is not in the store", reference.id, half.root))
-                    .hint("commit the session that wrote the manifest"));
+                return Err(Error::new(
+                    ErrorKind::InvalidArgument,
+                    format!("checkpoint {}: manifest {} is not in the store", reference.id, half.root),
+                )
+                .hint("commit the session that wrote the manifest"));
             }
         }
         if refs::exists(self.store.layout(), &reference.id)? {
