@@ -233,7 +233,7 @@ fn kill_9_at_any_moment() {
 
 #[test]
 fn a_full_disk_fails_before_anything_is_touched_and_later_completes() {
-    let Some(image) = Image::new("a_full_disk_fails_before_anything_is_touched_and_later_completes", "ext4", &["-q"]) else { return };
+    let Some(image) = Image::new("a_full_disk_fails_before_anything_is_touched_and_later_completes", "ext4", &["-q", "-m", "0"]) else { return };
     let base = tempfile::tempdir().expect("folder");
     let mut lab = Lab::on(&image.path(), base.path());
     let large: Vec<u8> = (0..5_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -243,11 +243,11 @@ fn a_full_disk_fails_before_anything_is_touched_and_later_completes() {
     lab.write("large", "agent");
     lab.write("small", "agent");
     let (safety, middle) = (lab.capture(), lab.listing());
-    // What is free, less a little: a file that takes the rest.
+    // A file that takes all but a little of what is free.
     let filler = image.path().join("filler");
     let file = fs::File::create(&filler).expect("filler");
-    let free = rustix::fs::fstatvfs(file.as_fd()).map(|system| system.f_bfree * system.f_frsize).expect("statvfs");
-    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free - (4 << 20)).expect("fallocate");
+    let free = rustix::fs::fstatvfs(file.as_fd()).map(|system| system.f_bavail * system.f_frsize).expect("statvfs");
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, free - (8 << 20)).expect("fallocate");
     let (reader, scope, control) = (lab.reader(), lab.scope_of(&target), Control::silent());
     let folders = [image.path().join("staging"), image.path().join("kept")];
     let request = lab.request(&reader, &scope, &target, &safety, &folders);
