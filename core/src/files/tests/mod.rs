@@ -58,7 +58,7 @@ impl Lab {
 
     pub(super) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.at(path);
-        fs::create_dir_all(path.parent().expect("parent")).expect("folders");
+        make(path.parent().expect("parent"));
         put(&path, content.as_ref());
     }
 
@@ -141,6 +141,16 @@ pub(super) fn reference(half: &Half) -> Ref {
         facts: serde_json::Value::Null,
         boot_id: String::new(),
     }
+}
+
+/// A folder with those above it.
+pub(super) fn make(path: impl AsRef<Path>) {
+    crate::sys::fs::make_folder(path.as_ref(), 0o755).expect("folder");
+}
+
+/// Removes a folder with all below it.
+pub(super) fn clear(path: impl AsRef<Path>) {
+    crate::sys::fs::remove_tree(path.as_ref()).expect("remove");
 }
 
 pub(super) fn put(path: &Path, content: &[u8]) {
