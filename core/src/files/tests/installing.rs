@@ -174,8 +174,17 @@ fn case_38_39_modes_come_back_before_the_content_shows() {
 fn case_41_odd_names() {
     let mut lab = Lab::new();
     let long = "l".repeat(255);
-    let names: [&[u8]; 9] =
-        [b"new\nline", b"\"quoted\" 'name'", b"\xff\xfe not utf-8", "漢字".as_bytes(), "🦀".as_bytes(), long.as_bytes(), b"-rf", b"a\\b", b" space "];
+    let names: [&[u8]; 9] = [
+        b"new\nline",
+        b"\"quoted\" 'name'",
+        b"\xff\xfe not utf-8",
+        "漢字".as_bytes(),
+        "🦀".as_bytes(),
+        long.as_bytes(),
+        b"-rf",
+        b"a\\b",
+        b" space ",
+    ];
     for name in names {
         put(&lab.root().join(OsStr::from_bytes(name)), name);
     }

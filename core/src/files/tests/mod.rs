@@ -98,7 +98,14 @@ impl Lab {
         plan(&reader, &captured.half.root, &scope, today, &mut self.cache, &Control::silent()).expect("plan")
     }
 
-    pub(super) fn request<'a>(&self, reader: &'a Reader, scope: &'a Scope, target: &Captured, safety: &Captured, folders: &'a [PathBuf; 2]) -> InstallRequest<'a> {
+    pub(super) fn request<'a>(
+        &self,
+        reader: &'a Reader,
+        scope: &'a Scope,
+        target: &Captured,
+        safety: &Captured,
+        folders: &'a [PathBuf; 2],
+    ) -> InstallRequest<'a> {
         let [staging, kept] = folders;
         InstallRequest { reader, scope, target: target.half.root, safety: safety.half.root, staging, kept }
     }
