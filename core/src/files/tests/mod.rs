@@ -150,6 +150,11 @@ pub(super) fn reference(half: &Half) -> Ref {
     }
 }
 
+/// In memory where this machine has such a place: for trees of many names.
+pub(super) fn quick_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("folder")
+}
+
 /// A folder with those above it.
 pub(super) fn make(path: impl AsRef<Path>) {
     crate::sys::fs::make_folder(path.as_ref(), 0o755).expect("folder");
