@@ -4,10 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::super::{ControlFile, copy_settings};
 use super::super::keeper::{Channel, Line, Programs, Start};
 use super::super::lock_file::{self, LockFile};
 use super::super::record::Record;
+use super::super::{ControlFile, copy_settings};
 use super::find::{self, Found};
 use super::{Server, ServerSpec, passwords, stop};
 use crate::error::{Error, ErrorKind, Result};
