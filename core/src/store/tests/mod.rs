@@ -6,6 +6,7 @@ mod faults;
 mod index;
 mod layout;
 mod manifests;
+mod order;
 mod packs;
 mod pruning;
 mod reading;
