@@ -5,5 +5,6 @@ pub mod holes;
 pub mod id;
 pub mod lease;
 pub mod lock;
+pub mod parallel;
 pub mod tree;
 pub mod xattr;

@@ -58,7 +58,7 @@ impl Lab {
 
     pub(super) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.at(path);
-        fs::create_dir_all(path.parent().expect("parent")).expect("folders");
+        make(path.parent().expect("parent"));
         put(&path, content.as_ref());
     }
 
@@ -98,7 +98,14 @@ impl Lab {
         plan(&reader, &captured.half.root, &scope, today, &mut self.cache, &Control::silent()).expect("plan")
     }
 
-    pub(super) fn request<'a>(&self, reader: &'a Reader, scope: &'a Scope, target: &Captured, safety: &Captured, folders: &'a [PathBuf; 2]) -> InstallRequest<'a> {
+    pub(super) fn request<'a>(
+        &self,
+        reader: &'a Reader,
+        scope: &'a Scope,
+        target: &Captured,
+        safety: &Captured,
+        folders: &'a [PathBuf; 2],
+    ) -> InstallRequest<'a> {
         let [staging, kept] = folders;
         InstallRequest { reader, scope, target: target.half.root, safety: safety.half.root, staging, kept }
     }
@@ -141,6 +148,21 @@ pub(super) fn reference(half: &Half) -> Ref {
         facts: serde_json::Value::Null,
         boot_id: String::new(),
     }
+}
+
+/// In memory where this machine has such a place: for trees of many names.
+pub(super) fn quick_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("folder")
+}
+
+/// A folder with those above it.
+pub(super) fn make(path: impl AsRef<Path>) {
+    crate::sys::fs::make_folder(path.as_ref(), 0o755).expect("folder");
+}
+
+/// Removes a folder with all below it.
+pub(super) fn clear(path: impl AsRef<Path>) {
+    crate::sys::fs::remove_tree(path.as_ref()).expect("remove");
 }
 
 pub(super) fn put(path: &Path, content: &[u8]) {
