@@ -3,8 +3,17 @@
 pub mod fs;
 pub mod holes;
 pub mod id;
+pub mod identity;
 pub mod lease;
+pub mod library;
+pub mod locale;
 pub mod lock;
 pub mod parallel;
+pub mod ports;
+pub mod process;
+pub mod signals;
+pub mod spawn;
 pub mod tree;
 pub mod xattr;
+#[cfg(test)]
+pub mod shared_map;
