@@ -143,7 +143,8 @@ pub(crate) fn spec_at(root: &Path) -> ServerSpec {
     ServerSpec {
         installation: installation(),
         run_as: serde_json::from_slice(&std::fs::read(root.join("run_as.json")).unwrap()).unwrap(),
-        keeper: PathBuf::from(env!("CARGO_BIN_EXE_forklift-keeper")),
+        // Named where these tests run as a user who cannot reach the build's folder.
+        keeper: std::env::var_os("FORKLIFT_KEEPER").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_forklift-keeper")), PathBuf::from),
         data: root.join("data"),
         run: root.join("run"),
         address: Address::new(&root.join("s"), &root.display().to_string(), false).unwrap(),
@@ -160,8 +161,12 @@ fn template() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
         let installation = installation();
-        let base = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let path = base.join(format!("cluster-{}-v1", installation.version.major));
+        let mut base = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        if tempfile::tempfile_in(&base).is_err() {
+            base = std::env::temp_dir();
+        }
+        let user = rustix::process::geteuid().as_raw();
+        let path = base.join(format!("forklift-test-cluster-{}-{user}", installation.version.major));
         if !path.exists() {
             // Made elsewhere and renamed: another run of these tests may do the same now.
             let folder = tempfile::tempdir().unwrap();
