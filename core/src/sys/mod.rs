@@ -11,9 +11,8 @@ pub mod lock;
 pub mod parallel;
 pub mod ports;
 pub mod process;
+pub mod shared_map;
 pub mod signals;
 pub mod spawn;
 pub mod tree;
 pub mod xattr;
-#[cfg(test)]
-pub mod shared_map;

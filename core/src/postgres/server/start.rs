@@ -4,10 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::super::ControlFile;
 use super::super::keeper::{Channel, Line, Programs, Start};
 use super::super::lock_file::{self, LockFile};
 use super::super::record::Record;
+use super::super::{ControlFile, copy_settings};
 use super::find::{self, Found};
 use super::{Server, ServerSpec, passwords, stop};
 use crate::error::{Error, ErrorKind, Result};
@@ -97,7 +97,8 @@ fn order(spec: &ServerSpec) -> Result<Start> {
         data: spec.data.clone(),
         run: spec.run.clone(),
         address: spec.address.clone(),
-        settings: spec.settings.clone(),
+        // A copy has its tablespaces as real folders.
+        settings: [copy_settings(&spec.data, spec.installation.version)?, spec.settings.clone()].concat(),
         system_identifier: ControlFile::read(&spec.data)?.system_identifier,
         patience_ms: u64::try_from(spec.patience.as_millis()).unwrap_or(u64::MAX),
         owner: if spec.bound_to_owner { Some(Identity::own()?) } else { None },
