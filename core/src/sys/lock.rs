@@ -34,7 +34,19 @@ impl Lock {
     /// # Errors
     /// `Io` and its like; a lock that is held elsewhere is `Ok(None)`.
     pub fn attempt(path: &Path, mode: Mode) -> Result<Option<Self>> {
-        let file = open(path, mode)?;
+        Self::attempt_on(open(path, mode)?, path, mode)
+    }
+
+    /// As [`Lock::attempt`] for a file or folder that exists and is only opened for reading: nothing is written.
+    ///
+    /// # Errors
+    /// `NotFound`, `Permission`, `Io`; a lock that is held elsewhere is `Ok(None)`.
+    pub fn attempt_existing(path: &Path, mode: Mode) -> Result<Option<Self>> {
+        let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
+        Self::attempt_on(file, path, mode)
+    }
+
+    fn attempt_on(file: File, path: &Path, mode: Mode) -> Result<Option<Self>> {
         let operation = match mode {
             Mode::Shared => FlockOperation::NonBlockingLockShared,
             Mode::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -54,10 +66,30 @@ impl Lock {
     /// # Errors
     /// `Busy` after `patience`, `Cancelled`, `Io`.
     pub fn wait(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
+        Self::poll(path, patience, control, || Self::attempt(path, mode))
+    }
+
+    /// As [`Lock::wait`] for a file that exists: see [`Lock::attempt_existing`].
+    ///
+    /// # Errors
+    /// `Busy` after `patience`, `Cancelled`, `NotFound`, `Permission`, `Io`.
+    pub fn wait_existing(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
+        Self::poll(path, patience, control, || Self::attempt_existing(path, mode))
+    }
+
+    /// As [`Lock::wait`] for a folder.
+    ///
+    /// # Errors
+    /// `Busy` after `patience`, `Cancelled`, `NotFound`, `Permission`, `Io`.
+    pub fn wait_folder(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
+        Self::wait_existing(path, mode, patience, control)
+    }
+
+    fn poll(path: &Path, patience: Duration, control: &Control, attempt: impl Fn() -> Result<Option<Self>>) -> Result<Self> {
         let start = Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
-            if let Some(lock) = Self::attempt(path, mode)? {
+            if let Some(lock) = attempt()? {
                 return Ok(lock);
             }
             control.check()?;
