@@ -118,12 +118,7 @@ impl Project {
 
     /// The scope under which a checkpoint's files were captured, with today's root.
     pub(super) fn scope_in(&self, half: &Half) -> Result<Scope> {
-        let scope = half.facts.get("scope").cloned().unwrap_or_default();
-        let scope: Scope = serde_json::from_value(scope).map_err(|error| {
-            Error::new(ErrorKind::Corrupt, format!("the scope of the checkpoint does not parse: {error}"))
-                .hint("restore another checkpoint")
-        })?;
-        let scope = self.scope_with(scope.source, scope.exclude);
+        let scope = Scope::from_facts(&half.facts, &self.root, vec![self.store.path().to_owned()])?;
         scope.check(self.home().as_deref())?;
         Ok(scope)
     }

@@ -204,7 +204,8 @@ impl Project {
 
 /// A scope of `root` that never enters the store.
 pub(super) fn scope_of(root: &Path, store: Option<&Store>, source: Option<Vec<PathBuf>>, exclude: Vec<String>) -> Scope {
-    Scope { root: root.to_owned(), source, exclude, never: store.iter().map(|store| store.path().to_owned()).collect() }
+    let never = store.iter().map(|store| store.path().to_owned()).collect();
+    Scope { root: root.to_owned(), source, exclude, never, ..Scope::default() }
 }
 
 /// What the id of a worktree in this store says.

@@ -92,7 +92,7 @@ impl Project {
                 self.remove_orphan(orphan, control)?;
             }
         }
-        let packs = self.store.prune(&PruneOptions { apply }, control)?;
+        let packs = self.store.prune(&PruneOptions { apply, ..PruneOptions::default() }, control)?;
         drop(alone);
         Ok(PruneReport {
             applied: apply,
