@@ -130,7 +130,8 @@ impl Database {
 
     /// Whether the current cluster is exactly what `reference` holds; `false` in every doubt.
     pub(super) fn is_at(&self, reference: &Ref) -> Result<bool> {
-        let _ = reference; Ok(false)
+        let _ = reference;
+        Ok(false)
     }
 
     /// The id of a cluster made ready beside the current one, and warnings.
@@ -154,7 +155,8 @@ impl Database {
     /// Clusters of this branch that are not the current one.
     pub(super) fn leftovers(&self) -> Result<Vec<String>> {
         let current = self.current()?;
-        drop(current); Ok(Vec::new())
+        drop(current);
+        Ok(Vec::new())
     }
 
     /// What a child of `run` is given: the URL and PG*.

@@ -42,3 +42,6 @@ pub use restore::{RestoreOptions, RestorePlan, RestoreReport};
 pub use run::{RunOptions, RunOutcome};
 pub use setup::{SetupOptions, SetupReport};
 pub use status::StatusReport;
+
+#[cfg(test)]
+mod tests;
