@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::cache::now_ns;
 use super::content::{Content, HashOnly, Outcome, Sink, read};
-use super::scan::{Found, Scan, lossy, scan};
+use super::scan::{Found, lossy, scan};
 use super::{Coverage, Scope, StatCache};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};

@@ -187,7 +187,9 @@ fn note(hash: &mut blake3::Hasher, path: &[u8], verdict: Verdict, stat: Option<&
         let times = if stat.kind == Kind::Folder { [0; 3] } else { [stat.size.cast_signed(), stat.mtime_ns, stat.ctime_ns] };
         hash.update(&stat.ino.to_le_bytes());
         hash.update(&stat.mode.to_le_bytes());
-        times.iter().for_each(|number| drop(hash.update(&number.to_le_bytes())));
+        for number in times {
+            hash.update(&number.to_le_bytes());
+        }
     }
 }
 

@@ -179,11 +179,10 @@ impl Walker {
             }
         }
         let mut rules = folder.rules.clone();
-        if self.whole && names.iter().any(|name| name == RULES) {
-            if let Some(content) = read_rules(&fd) {
-                rules = rules.with(path, &content);
-                self.scan.rules.add(path, rules.clone());
-            }
+        let has_rules = self.whole && names.iter().any(|name| name == RULES);
+        if let Some(content) = has_rules.then(|| read_rules(&fd)).flatten() {
+            rules = rules.with(path, &content);
+            self.scan.rules.add(path, rules.clone());
         }
         for name in names {
             let full = if path.is_empty() { name.clone() } else { [path.as_slice(), b"/", &name].concat() };

@@ -48,9 +48,9 @@ impl FromStr for ChunkId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        from_hex(text)
-            .map(Self)
-            .ok_or_else(|| Error::new(ErrorKind::InvalidArgument, format!("{text:?} is not a chunk id: 64 lower-case hexadecimal characters")))
+        from_hex(text).map(Self).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidArgument, format!("{text:?} is not a chunk id: 64 lower-case hexadecimal characters"))
+        })
     }
 }
 

@@ -148,7 +148,9 @@ impl Trailer {
     pub(super) fn parse(bytes: &[u8], size: u64) -> Parsed<Self> {
         let mut cursor = Cursor::new(bytes);
         cursor.expect(TRAILER_MAGIC, "its trailer is missing")?;
-        let trailer = Self { offset: cursor.u64()?, len: cursor.u64()?, count: cursor.u32()?, hash: { cursor.u32()?; cursor.array()? } };
+        let (offset, len, count) = (cursor.u64()?, cursor.u64()?, cursor.u32()?);
+        cursor.expect(&[0; 4], "its trailer is damaged")?;
+        let trailer = Self { offset, len, count, hash: cursor.array()? };
         cursor.end()?;
         let whole = trailer.offset.checked_add(trailer.len).and_then(|end| end.checked_add(TRAILER as u64));
         let counted = u64::from(trailer.count) * ENTRY as u64 == trailer.len && trailer.count as usize <= MAX_BLOBS;

@@ -68,7 +68,12 @@ pub(super) fn prune(store: &Store, options: &PruneOptions, control: &Control) ->
     // From here on nobody else writes or reads under a lock: mark what came since, then look at everything once.
     marks.mark(store, &reader, options, control)?;
     let view = store.view(true)?;
-    marks.check(&view, layout)?;
+    if marks.check(&view, layout).is_err() {
+        // Perhaps a ref that was marked has gone meanwhile, and another prune has taken what only it needed.
+        marks = Marks::default();
+        marks.mark(store, &reader, options, control)?;
+        marks.check(&view, layout)?;
+    }
     let sweep = Sweep::plan(store, &view, &marks, control)?;
     let report = sweep.apply(store, &view, control)?;
     drop(lock);
@@ -90,13 +95,18 @@ impl Marks {
         let (refs, bad) = store.refs()?;
         if let Some(name) = bad.first() {
             let path = store.layout().refs().join(name);
-            return Err(Error::new(ErrorKind::Corrupt, format!("ref {} cannot be read, so what it needs is not known; nothing was pruned", path.display()))
-                .with("path", path.display())
-                .hint("put the ref back from a copy of the store, or remove that checkpoint, and prune again"));
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!("ref {} cannot be read, so what it needs is not known; nothing was pruned", path.display()),
+            )
+            .with("path", path.display())
+            .hint("put the ref back from a copy of the store, or remove that checkpoint, and prune again"));
         }
         let roots: Vec<(String, ChunkId)> = refs
             .iter()
-            .flat_map(|found| [&found.files, &found.cluster].into_iter().flatten().map(|half| (format!("checkpoint {}", found.id), half.root)))
+            .flat_map(|found| {
+                [&found.files, &found.cluster].into_iter().flatten().map(|half| (format!("checkpoint {}", found.id), half.root))
+            })
             .chain(options.extra_roots.iter().map(|root| ("a kept manifest".to_owned(), *root)))
             .collect();
         for (done, (what, root)) in roots.iter().enumerate() {
@@ -107,7 +117,9 @@ impl Marks {
                 }
                 kind == Kind::Data || self.walked.insert(*id)
             })
-            .map_err(|error| if error.kind() == ErrorKind::Corrupt { error.while_doing(format!("{what} is damaged, nothing was pruned")) } else { error })?;
+            .map_err(|error| {
+                if error.kind() == ErrorKind::Corrupt { error.while_doing(format!("{what} is damaged, nothing was pruned")) } else { error }
+            })?;
         }
         Ok(())
     }
@@ -136,9 +148,12 @@ impl Marks {
         }
         let missing = self.needed.len() - there.len();
         let path = lost.map_or_else(|| layout.packs(), |id| layout.pack(&id));
-        Err(Error::new(ErrorKind::Corrupt, format!("{missing} chunks that checkpoints need are missing (look at {}); nothing was pruned", path.display()))
-            .with("path", path.display())
-            .hint("put missing packs back from a copy of the store, or remove the damaged checkpoints, and prune again"))
+        Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("{missing} chunks that checkpoints need are missing (look at {}); nothing was pruned", path.display()),
+        )
+        .with("path", path.display())
+        .hint("put missing packs back from a copy of the store, or remove the damaged checkpoints, and prune again"))
     }
 }
 
@@ -168,7 +183,8 @@ impl Sweep {
                 Err(error) => return Err(error),
             };
             let unused = blobs.iter().filter(|blob| !marks.needed.contains(&blob.id.prefix()));
-            let (count, bytes) = unused.fold((0, 0), |(count, bytes), blob| (count + 1, bytes + u64::from(blob.stored) + BLOB_HEADER as u64));
+            let (count, bytes) =
+                unused.fold((0, 0), |(count, bytes), blob| (count + 1, bytes + u64::from(blob.stored) + BLOB_HEADER as u64));
             if count == blobs.len() && !indexed.contains(&id) {
                 sweep.dead.insert(id);
                 sweep.report.packs_removed += 1;

@@ -24,7 +24,7 @@ pub struct Reader {
     packs: PackCache,
 }
 
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 impl Reader {
     pub(super) fn begin(store: &Store, control: &Control) -> Result<Self> {
@@ -71,9 +71,8 @@ impl Reader {
     }
 
     fn known(&self, view: &View, id: &ChunkId) -> bool {
-        view.locate(id).any(|(_, location)| {
-            self.packs.open(self.store.layout(), &location.pack).is_ok_and(|pack| pack.size() == location.pack_size)
-        })
+        view.locate(id)
+            .any(|(_, location)| self.packs.open(self.store.layout(), &location.pack).is_ok_and(|pack| pack.size() == location.pack_size))
     }
 
     /// Writes the content of a chunk list to `out`, holes as zeros.
@@ -140,7 +139,9 @@ impl Reader {
                 Error::new(ErrorKind::Corrupt, format!("chunk {id} is in no pack that can be read; pack {} is damaged", path.display()))
                     .with("path", path.display())
             }
-            None => Error::new(ErrorKind::Corrupt, format!("chunk {id} is in no pack below {}", packs.display())).with("path", packs.display()),
+            None => {
+                Error::new(ErrorKind::Corrupt, format!("chunk {id} is in no pack below {}", packs.display())).with("path", packs.display())
+            }
         };
         error.with("chunk", id).hint("put the missing pack back from a copy of the store, or capture the same content again")
     }

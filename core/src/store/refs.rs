@@ -80,7 +80,8 @@ pub(super) fn check_id(id: &str) -> Result<()> {
     if (1..=128).contains(&id.len()) && id.bytes().all(allowed) && !id.starts_with('-') {
         Ok(())
     } else {
-        Err(Error::new(ErrorKind::InvalidArgument, format!("{id:?} is not the id of a checkpoint")).hint("list the checkpoints to see their ids"))
+        Err(Error::new(ErrorKind::InvalidArgument, format!("{id:?} is not the id of a checkpoint"))
+            .hint("list the checkpoints to see their ids"))
     }
 }
 
@@ -124,7 +125,11 @@ fn read(layout: &Layout, id: &str) -> Result<Ref> {
     let path = layout.refs().join(id);
     let bytes = sys::fs::read(&path)?;
     let reference = decode(&bytes).and_then(|reference| {
-        if reference.id == id { Ok(reference) } else { Err((ErrorKind::Corrupt, format!("it is the file of checkpoint {:?}", reference.id))) }
+        if reference.id == id {
+            Ok(reference)
+        } else {
+            Err((ErrorKind::Corrupt, format!("it is the file of checkpoint {:?}", reference.id)))
+        }
     });
     reference.map_err(|(kind, why)| {
         Error::new(kind, format!("ref {}: {why}", path.display()))
@@ -140,7 +145,9 @@ pub(super) fn find(layout: &Layout, id: &str) -> Result<Ref> {
 }
 
 fn missing(id: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no checkpoint {id}")).with("checkpoint", id).hint("list the checkpoints to see their ids")
+    Error::new(ErrorKind::NotFound, format!("there is no checkpoint {id}"))
+        .with("checkpoint", id)
+        .hint("list the checkpoints to see their ids")
 }
 
 pub(super) fn list(layout: &Layout) -> Result<(Vec<Ref>, Vec<String>)> {
@@ -180,7 +187,9 @@ pub(super) fn publish(layout: &Layout, id: &str, bytes: &[u8], syncs: &Syncs) ->
 
 /// The id is in use.
 pub(super) fn taken(id: &str) -> Error {
-    Error::new(ErrorKind::AlreadyExists, format!("there is a checkpoint {id} already")).with("checkpoint", id).hint("capture again: each checkpoint gets an id of its own")
+    Error::new(ErrorKind::AlreadyExists, format!("there is a checkpoint {id} already"))
+        .with("checkpoint", id)
+        .hint("capture again: each checkpoint gets an id of its own")
 }
 
 pub(super) fn remove(layout: &Layout, id: &str) -> Result<()> {

@@ -226,7 +226,8 @@ fn network_name(magic: u32) -> Option<&'static str> {
 /// # Errors
 /// `ReadOnly`, `Permission`, `NotFound`, `Io`.
 pub fn check_writable(folder: &Path) -> Result<()> {
-    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(|errno| Error::io("write in", folder, errno))
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+        .map_err(|errno| Error::io("write in", folder, errno))
 }
 
 /// Removes a file; one that is not there is fine.
@@ -272,7 +273,8 @@ fn write_beside(path: &Path, bytes: &[u8], mode: u32, syncs: &Syncs) -> Result<s
     name.push(format!(".{}.tmp", crate::sys::id::sortable()?));
     let temporary = path.with_file_name(name);
     let mut file = create_new(&temporary, mode)?;
-    let written = file.write_all(bytes).map_err(|source| Error::io("write", &temporary, source)).and_then(|()| syncs.file(&file, &temporary));
+    let written =
+        file.write_all(bytes).map_err(|source| Error::io("write", &temporary, source)).and_then(|()| syncs.file(&file, &temporary));
     match written {
         Ok(()) => Ok(temporary),
         Err(error) => {

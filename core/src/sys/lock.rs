@@ -141,3 +141,40 @@ fn open(path: &Path, mode: Mode) -> Result<File> {
         Err(source) => Err(Error::io("open", path, source)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_of_a_fork_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = Lock::attempt(&folder.path().join("lock"), Mode::Shared).unwrap().unwrap();
+        lock.check_process().unwrap();
+        // SAFETY: the child only compares its process id and ends.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let told = lock.check_process().is_err_and(|error| error.kind() == ErrorKind::Forked);
+            // SAFETY: ends the child at once, running nothing of the parent's.
+            unsafe { libc::_exit(i32::from(!told)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above; the pointer is to a live integer.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn an_exclusive_lock_keeps_others_out_until_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        assert!(Lock::attempt_existing(&path, Mode::Shared).is_err());
+        let alone = Lock::attempt(&path, Mode::Exclusive).unwrap().unwrap();
+        assert!(Lock::attempt(&path, Mode::Shared).unwrap().is_none());
+        let busy = Lock::wait_existing(&path, Mode::Shared, Duration::from_millis(5), &Control::silent()).unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy);
+        drop(alone);
+        let _first = Lock::attempt(&path, Mode::Shared).unwrap().unwrap();
+        assert!(Lock::attempt_existing(&path, Mode::Shared).unwrap().is_some());
+    }
+}

@@ -47,7 +47,8 @@ impl View {
     fn attempt(layout: &Layout, uuid: &[u8; 16], previous: Option<&Arc<View>>, complete: bool) -> Result<Option<Arc<View>>> {
         let generation = layout.generation()?;
         let names = sys::fs::names(&layout.index())?;
-        if let Some(view) = previous.filter(|view| !complete && generation.is_some() && view.generation == generation && view.is_of(&names)) {
+        if let Some(view) = previous.filter(|view| !complete && generation.is_some() && view.generation == generation && view.is_of(&names))
+        {
             return Ok(Some(Arc::clone(view)));
         }
         let known: HashMap<&str, &Arc<Segment>> =
@@ -75,7 +76,8 @@ impl View {
     }
 
     fn is_of(&self, names: &[OsString]) -> bool {
-        let have: HashSet<&str> = self.segments.iter().map(|(name, _)| name.as_str()).chain(self.damaged.iter().map(String::as_str)).collect();
+        let have: HashSet<&str> =
+            self.segments.iter().map(|(name, _)| name.as_str()).chain(self.damaged.iter().map(String::as_str)).collect();
         have.len() == names.len() && names.iter().all(|name| name.to_str().is_some_and(|name| have.contains(name)))
     }
 

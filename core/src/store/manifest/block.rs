@@ -66,7 +66,7 @@ impl Block {
 
     /// The next entry of a block of level 0, with its chunk list where that is stored apart.
     pub(super) fn entry(&mut self) -> Parsed<Option<(Entry, Option<List>)>> {
-        self.item(|cursor, previous| entry::decode(cursor, previous), |(entry, _)| &entry.path)
+        self.item(entry::decode, |(entry, _)| &entry.path)
     }
 
     /// The next block of a block of a higher level.

@@ -12,7 +12,12 @@ use crate::store::{ChunkId, Reader};
 /// Calls `visit` with every id that the manifest needs, and whether it stands for content or for metadata. Where `visit`
 /// says false of metadata, it knew that as metadata, and nothing below it is read again. (The same bytes may also be the
 /// content of a file, which says nothing of what lies below.) Only metadata is read.
-pub(in crate::store) fn walk(reader: &Reader, root: &ChunkId, control: &Control, visit: &mut impl FnMut(&ChunkId, Kind) -> bool) -> Result<()> {
+pub(in crate::store) fn walk(
+    reader: &Reader,
+    root: &ChunkId,
+    control: &Control,
+    visit: &mut impl FnMut(&ChunkId, Kind) -> bool,
+) -> Result<()> {
     if !visit(root, Kind::Metadata) {
         return Ok(());
     }
