@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::layout::ClusterRecord;
 use super::making::{Making, Plan};
+use super::program::Streams;
 use super::shared::{Shared, invalid};
 use super::{Branch, datadir, name, program, url};
 use crate::error::{Error, ErrorKind, Result};
@@ -47,7 +48,7 @@ pub struct CreateOptions {
 }
 
 /// Database and role where nobody says others.
-pub(super) const DEFAULT: &str = "app";
+const DEFAULT: &str = "app";
 
 pub(super) fn create(shared: &Arc<Shared>, name: &str, origin: &Origin, options: &CreateOptions, control: &Control) -> Result<Branch> {
     for (what, given) in [("database", &options.database), ("role", &options.user)] {
@@ -123,11 +124,16 @@ pub(super) fn initialise(making: &Making, installation: &Installation, init: &In
 pub(super) fn ensure_role_and_database(server: &Server, credentials: &Credentials) -> Result<()> {
     let mut session = server.connect("postgres")?;
     let (user, database) = (&credentials.url.name, &credentials.database);
-    if session.rows(&format!("select 1 from pg_catalog.pg_roles where rolname = {}", Sql::literal(user)))?.is_empty() {
-        session.run(&format!("create role {} login", Sql::identifier(user)))?;
-    }
+    ensure_role(&mut session, user)?;
     if session.rows(&format!("select 1 from pg_catalog.pg_database where datname = {}", Sql::literal(database)))?.is_empty() {
         session.run(&format!("create database {} owner {}", Sql::identifier(database), Sql::identifier(user)))?;
+    }
+    Ok(())
+}
+
+pub(super) fn ensure_role(session: &mut Sql, user: &str) -> Result<()> {
+    if session.rows(&format!("select 1 from pg_catalog.pg_roles where rolname = {}", Sql::literal(user)))?.is_empty() {
+        session.run(&format!("create role {} login", Sql::identifier(user)))?;
     }
     Ok(())
 }
@@ -156,9 +162,10 @@ fn run_seed(making: &Making, command: &[OsString], folder: &Path, credentials: &
     for variable in ["PGHOSTADDR", "PGSERVICE", "PGSERVICEFILE", "PGOPTIONS", "PGPASSFILE", "PGSSLMODE"] {
         child.env_remove(variable);
     }
-    program::run(&format!("the seed of branch {}", making.record.name), &mut child, &making.folder.path().join("seed.log"), None, control)
-        .map_err(|error| error.with("branch", &making.record.name))?;
-    crate::sys::fs::remove_file(&making.folder.path().join("seed.log"))
+    let what = format!("the seed of branch {}", making.record.name);
+    program::run(&what, &mut child, making.folder.path(), &Streams::default(), control)
+        .map_err(|error| error.with("branch", &making.record.name).hint("nothing was left; make the seed succeed and create the branch again"))?;
+    Ok(())
 }
 
 fn check_identifier(what: &str, given: &str) -> Result<()> {

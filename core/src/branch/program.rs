@@ -1,6 +1,8 @@
 //! Running a program that is not a server: a seed command, pg_dump and its like.
 
 use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,32 +17,71 @@ use crate::sys;
 /// How long a cancelled program may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 /// How much of the standard error is told.
-const TAIL: usize = 4000;
+const TAIL: u64 = 4000;
 
-/// Runs the program to its end, its standard error in the file `log` (which must not exist yet) and its standard output in
-/// `output`, or nowhere. Where it is cancelled its whole process group is ended. `Command` says how it ended and what it wrote last.
-pub(super) fn run(what: &str, command: &mut Command, log: &Path, output: Option<File>, control: &Control) -> Result<()> {
-    let stderr = sys::fs::create_new(log, 0o600)?;
-    command.process_group(0).stdin(Stdio::null()).stdout(output.map_or_else(Stdio::null, Stdio::from)).stderr(stderr);
+/// What a program reads and writes besides its standard error, which is kept for the message.
+#[derive(Default)]
+pub(super) struct Streams<'a> {
+    /// Read from its start; nothing where absent.
+    pub(super) input: Option<&'a File>,
+    /// Nowhere where absent.
+    pub(super) output: Option<&'a File>,
+}
+
+/// A file without a name in `folder`: gone with the last handle, also after a crash.
+pub(super) fn anonymous(folder: &Path) -> Result<File> {
+    let path = folder.join(format!(".anonymous-{}", sys::id::sortable()?));
+    let file = sys::fs::create_new(&path, 0o600)?;
+    sys::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Runs the program to its end and gives the end of its standard error, which goes to a nameless file in `folder`. Where it
+/// is cancelled its whole process group is ended. `Command` says how it ended and what it wrote last.
+pub(super) fn run(what: &str, command: &mut Command, folder: &Path, streams: &Streams<'_>, control: &Control) -> Result<String> {
+    control.check()?;
+    let log = anonymous(folder)?;
+    let duplicate = |file: &File| file.try_clone().map(Stdio::from).map_err(|source| Error::io("open again a file in", folder, source));
+    let input = match streams.input {
+        Some(mut file) => {
+            file.rewind().map_err(|source| Error::io("rewind a file in", folder, source))?;
+            duplicate(file)?
+        }
+        None => Stdio::null(),
+    };
+    let output = streams.output.map_or_else(|| Ok(Stdio::null()), duplicate)?;
+    command.process_group(0).stdin(input).stdout(output).stderr(duplicate(&log)?);
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().map_err(|source| {
         let error = Error::new(ErrorKind::Command, format!("{what} could not be run: {program}: {source}"));
         error.hint("check that the program exists and can be executed").because(source)
     })?;
     let status = wait(&mut child, control)?;
+    let tail = tail(&log);
     if status.success() {
-        return Ok(());
+        return Ok(tail);
     }
-    let tail = tail(log);
     let last = tail.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it wrote nothing to its standard error").to_owned();
     Err(Error::new(ErrorKind::Command, format!("{what} {}: {last}", ending(status))).with("program", program).with("stderr", tail))
 }
 
-/// What it wrote last to its standard error.
-pub(super) fn tail(log: &Path) -> String {
-    let bytes = sys::fs::read(log).unwrap_or_default();
-    let start = bytes.len().saturating_sub(TAIL);
-    String::from_utf8_lossy(bytes.get(start..).unwrap_or_default()).into_owned()
+/// The whole content of such a file.
+pub(super) fn content(mut file: &File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()
+        .and_then(|()| file.read_to_end(&mut bytes))
+        .map_err(|source| Error::new(ErrorKind::Io, format!("read a program's output: {source}")).because(source))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn tail(log: &File) -> String {
+    let length = log.metadata().map_or(0, |metadata| metadata.len());
+    let start = length.saturating_sub(TAIL);
+    let mut bytes = vec![0; usize::try_from(length - start).unwrap_or_default()];
+    match log.read_exact_at(&mut bytes, start) {
+        Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => String::new(),
+    }
 }
 
 fn wait(child: &mut Child, control: &Control) -> Result<ExitStatus> {
@@ -108,8 +149,8 @@ mod tests {
     #[test]
     fn a_failure_names_the_exit_code_and_the_last_words() {
         let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("log");
-        let error = run("the seed", &mut shell("echo first >&2; echo last words >&2; exit 3"), &log, None, &Control::silent()).unwrap_err();
+        let mut command = shell("echo first >&2; echo last words >&2; exit 3");
+        let error = run("the seed", &mut command, folder.path(), &Streams::default(), &Control::silent()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Command);
         assert_eq!(error.message(), "the seed ended with exit code 3: last words");
     }
@@ -117,12 +158,12 @@ mod tests {
     #[test]
     fn cancelling_ends_the_whole_process_group() {
         let folder = tempfile::tempdir().unwrap();
-        let (log, pid) = (folder.path().join("log"), folder.path().join("pid"));
+        let (logs, pid) = (folder.path().to_owned(), folder.path().join("pid"));
         let token = CancelToken::new();
         let control = Control::new(token.clone(), None);
         let script = format!("trap '' TERM; (trap '' TERM; echo $$ > {0}.part; mv {0}.part {0}; while :; do sleep 0.05; done) & wait; while :; do sleep 0.05; done", pid.display());
         let script = script.replace("$$", "$(exec sh -c 'echo $PPID')");
-        let running = std::thread::spawn(move || run("the seed", &mut shell(&script), &log, None, &control));
+        let running = std::thread::spawn(move || run("the seed", &mut shell(&script), &logs, &Streams::default(), &control));
         while !pid.exists() {
             std::thread::sleep(Duration::from_millis(5));
         }
