@@ -83,12 +83,11 @@ fn fresh(shared: &Arc<Shared>, name: &str, seed: Seed<'_>, options: &CreateOptio
     let init = InitOptions::default();
     let credentials = credentials(&init.superuser, options.user.as_deref().unwrap_or(DEFAULT), options.database.as_deref().unwrap_or(DEFAULT))?;
     initialise(&making, &installation, &init, control)?;
-    let inside = |server: &Server| ensure_role_and_database(server, &credentials);
     let outside = |_: &Server| match seed {
         Some((command, folder)) => run_seed(&making, command, folder, &credentials, control),
         None => Ok(()),
     };
-    making.first_start(&credentials, inside, outside, control)?;
+    making.first_start(&credentials, |_| Ok(()), outside, control)?;
     let record = cluster_record(&making, origin)?;
     making.finish(&credentials, &record, Vec::new())
 }
@@ -120,17 +119,7 @@ pub(super) fn initialise(making: &Making, installation: &Installation, init: &In
     postgres::initdb(installation, making.shared.run_as()?, &making.cluster_folder().data(), init, control)
 }
 
-/// Makes the URL's role and database where they are missing; the role's password is set by the start.
-pub(super) fn ensure_role_and_database(server: &Server, credentials: &Credentials) -> Result<()> {
-    let mut session = server.connect("postgres")?;
-    let (user, database) = (&credentials.url.name, &credentials.database);
-    ensure_role(&mut session, user)?;
-    if session.rows(&format!("select 1 from pg_catalog.pg_database where datname = {}", Sql::literal(database)))?.is_empty() {
-        session.run(&format!("create database {} owner {}", Sql::identifier(database), Sql::identifier(user)))?;
-    }
-    Ok(())
-}
-
+/// Makes a role that can log in, where it is missing.
 pub(super) fn ensure_role(session: &mut Sql, user: &str) -> Result<()> {
     if session.rows(&format!("select 1 from pg_catalog.pg_roles where rolname = {}", Sql::literal(user)))?.is_empty() {
         session.run(&format!("create role {} login", Sql::identifier(user)))?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::conf;
-use super::create::{cluster_record, credentials, ensure_role_and_database, plan};
+use super::create::{cluster_record, credentials, plan};
 use super::making::{Making, Plan};
 use super::shared::Shared;
 use super::{Branch, CreateOptions, settings};
@@ -62,7 +62,7 @@ fn refuse_running(data: &Path) -> Result<()> {
     let nowhere = data.join("forklift.run");
     let pids = match postgres::status(&nowhere, data)? {
         ServerStatus::Stopped => return Ok(()),
-        ServerStatus::Running { pid, .. } | ServerStatus::Orphaned { pid } => vec![pid],
+        ServerStatus::Running { pid, .. } | ServerStatus::Orphaned { pid } | ServerStatus::Foreign { pid } => vec![pid],
         ServerStatus::InTransition { pids } => pids,
     };
     let list: Vec<String> = pids.iter().map(u32::to_string).collect();
@@ -79,7 +79,7 @@ fn copy(making: &Making, source: &Path, installation: &Installation, control: &C
     postgres::copy_stopped(source, &mut sink, control)?;
     let run_as = making.shared.run_as()?;
     run_as.give(&data)?;
-    postgres::bootstrap_superuser(installation, run_as, &data, control)
+    postgres::bootstrap_superuser(installation, run_as, &data)
 }
 
 /// Debian keeps the configuration outside the data folder: what it says comes into the copy, without what names places.
@@ -122,12 +122,8 @@ fn adopt(making: &Making, superuser: &str, options: &CreateOptions, control: &Co
     let look = |server: &Server| find_database(server, options);
     let (database, owner) = making.first_start(&looking, look, |_| Ok(()), control)?;
     let user = options.user.clone().unwrap_or(owner);
-    let mut found = credentials(superuser, &user, &database)?;
-    found.ours = looking.ours;
-    if user == superuser {
-        found.url = found.ours.clone();
-    }
-    making.first_start(&found, |server| ensure_role_and_database(server, &found), |_| Ok(()), control)?;
+    let found = credentials(superuser, &user, &database)?;
+    making.first_start(&found, |_| Ok(()), |_| Ok(()), control)?;
     Ok(found)
 }
 

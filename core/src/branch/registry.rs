@@ -144,7 +144,7 @@ impl Branch {
         let (state, pid) = match postgres::status(&self.folder.run(), &data)? {
             ServerStatus::Stopped => (ServerState::Stopped, None),
             ServerStatus::Running { pid, .. } => (ServerState::Running, Some(pid)),
-            ServerStatus::Orphaned { pid } => (ServerState::InTransition, Some(pid)),
+            ServerStatus::Orphaned { pid } | ServerStatus::Foreign { pid } => (ServerState::InTransition, Some(pid)),
             ServerStatus::InTransition { pids } => (ServerState::InTransition, pids.first().copied()),
         };
         let credentials = self.credentials()?;

@@ -78,11 +78,6 @@ impl Shared {
         Ok(found)
     }
 
-    /// Remembers an installation that was just examined.
-    pub(super) fn remember(&self, installation: &Installation) {
-        lock(&self.installations).insert(installation.bin.clone(), installation.clone());
-    }
-
     /// Everything a start needs.
     pub(super) fn spec(
         &self,

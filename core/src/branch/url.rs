@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process::Command;
 use std::sync::Arc;
 
-use super::create::{cluster_record, credentials, ensure_role, initialise, plan};
+use super::create::{cluster_record, ensure_role, initialise, plan};
 use super::making::Making;
 use super::program::Streams;
 use super::shared::Shared;
@@ -55,12 +55,16 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, url: &str, options: &Crea
     let making = Making::begin(shared, &plan(name, "url", &installation, options), control)?;
     let init = InitOptions { superuser: source.superuser.clone(), ..InitOptions::default() };
     let database = options.database.as_deref().unwrap_or(&source.database);
-    let credentials = credentials(&init.superuser, options.user.as_deref().unwrap_or(&source.user), database)?;
+    let user = options.user.as_deref().unwrap_or(&source.user);
+    let credentials = super::create::credentials(&init.superuser, user, database)?;
     initialise(&making, &installation, &init, control)?;
     let mut warnings = Vec::new();
     let transfer = Transfer { making: &making, source: &source, installation: &installation, credentials: &credentials };
     let dump = transfer.dump(&mut warnings, control)?;
-    making.first_start(&credentials, |server| transfer.restore(server, &dump, &mut warnings, control), |_| Ok(()), control)?;
+    // The URL's role and database come with the dump: until then the server knows only our own role.
+    let before = Credentials { url: credentials.ours.clone(), database: "postgres".to_owned(), ..credentials.clone() };
+    making.first_start(&before, |server| transfer.restore(server, &dump, &mut warnings, control), |_| Ok(()), control)?;
+    making.first_start(&credentials, |_| Ok(()), |_| Ok(()), control)?;
     let record = cluster_record(&making, "url")?;
     making.finish(&credentials, &record, warnings)
 }
