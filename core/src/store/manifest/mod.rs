@@ -1,7 +1,20 @@
 //! The description of one tree: path-sorted entries in content-cut blocks, each block a chunk.
+//!
+//! Read in this order: `entry` (the bytes of one entry, and what is allowed in it), `block` (many entries, or many blocks),
+//! `list` (long chunk lists), `writer`, `reader`, `walk` (every chunk that a manifest needs).
 
-use super::{ChunkId, ChunkRef};
-use crate::error::Result;
+mod block;
+mod entry;
+mod list;
+mod reader;
+mod walk;
+mod writer;
+
+pub use reader::ManifestReader;
+pub(super) use walk::walk;
+pub use writer::ManifestWriter;
+
+use super::ChunkRef;
 
 /// One name of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,22 +70,11 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
-/// Writes a manifest; entries must come in strictly ascending order of their path bytes.
-#[derive(Debug)]
-pub struct ManifestWriter<'a> { _session: std::marker::PhantomData<&'a ()> }
-
-impl ManifestWriter<'_> {
-    /// Adds one entry. `InvalidArgument` where the path is not allowed or out of order.
-    pub fn push(&mut self, entry: &Entry) -> Result<()> { todo!() }
-    /// Stores the rest and gives the id of the root block.
-    pub fn finish(self) -> Result<ChunkId> { todo!() }
-}
-
-/// Iterates over the entries of a manifest with bounded memory. After an error it ends.
-#[derive(Debug)]
-pub struct ManifestReader<'a> { _reader: std::marker::PhantomData<&'a ()> }
-
-impl Iterator for ManifestReader<'_> {
-    type Item = Result<Entry>;
-    fn next(&mut self) -> Option<Self::Item> { todo!() }
+/// Reads bytes as any part of a manifest, for tests with hostile ones.
+#[cfg(test)]
+pub(super) fn parse_any(bytes: &[u8]) {
+    if let Ok(mut block) = block::Block::parse(super::ChunkId::ZERO, bytes.to_vec()) {
+        if block.level == 0 { while let Ok(Some(_)) = block.entry() {} } else { while let Ok(Some(_)) = block.child() {} }
+    }
+    list::parse(bytes, list::TOP).ok();
 }
