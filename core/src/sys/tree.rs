@@ -169,6 +169,28 @@ pub fn stat_open(file: impl AsFd) -> Result<Stat, Errno> {
     rustix::fs::fstat(file).map(|stat| Stat::from(&stat))
 }
 
+/// Sets the 12 permission bits of what is at a path, which may be unreadable for us; never of what a link points to.
+///
+/// # Errors
+/// What the calls give; ELOOP for a symbolic link.
+pub fn chmod(root: &Root, relative: &[u8], mode: u16) -> Result<(), Errno> {
+    let mode = Mode::from_raw_mode(mode.into());
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        let held = root.open_at(relative, OFlags::PATH)?;
+        if stat_open(&held)?.kind == Kind::Symlink {
+            return Err(Errno::LOOP);
+        }
+        // A descriptor that gives no access can be changed by its name in procfs alone.
+        match rustix::fs::chmod(format!("/proc/self/fd/{}", held.as_raw_fd()), mode) {
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            result => return result,
+        }
+    }
+    rustix::fs::fchmod(root.open_at(relative, OFlags::RDONLY | OFlags::NONBLOCK)?, mode)
+}
+
 /// Makes a named pipe with exactly this mode.
 ///
 /// # Errors

@@ -1,0 +1,3 @@
+//! Edits made while a restore runs, and restores that were interrupted: nothing is lost.
+
+use super::*;
