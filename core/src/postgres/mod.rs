@@ -10,6 +10,8 @@ mod bundled;
 mod cluster;
 mod cluster_cache;
 mod control_file;
+#[cfg(test)]
+mod control_file_tests;
 mod crc32c;
 mod find;
 mod in_use;
@@ -31,6 +33,8 @@ mod slot_file;
 mod sql;
 mod stopped;
 mod store_sink;
+#[cfg(test)]
+mod testing;
 mod tree_sink;
 mod wal;
 
@@ -46,7 +50,7 @@ pub use installation::{Extension, Installation, Origin, Version};
 pub use layout::cutting;
 pub use mark::{Mark, mark_running, mark_stopped};
 pub use online::copy_online;
-pub use prepare::{check_online_copy, prepare_copy};
+pub use prepare::{check_online_copy, copy_settings, prepare_copy};
 pub use sequences::{SequenceState, put_back, read_all};
 pub use sink::{CopyReport, Sink, SourceFile};
 pub use server::{Server, ServerSpec, ServerStatus, StopMode, bootstrap_superuser, status};

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Version;
 use super::in_use::{list, pids_in};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::fs;
@@ -59,6 +60,22 @@ pub fn check_online_copy(data: &Path) -> Result<()> {
     Err(Error::new(ErrorKind::Corrupt, format!("{} is missing or damaged, and without it the copy would start with wrong data", path.display()))
         .with("path", path.display())
         .hint("do not start this copy: delete it and make it again from its checkpoint"))
+}
+
+/// Settings without which a server of this version does not start a copy: real folders as tablespaces stop archive recovery
+/// unless they are allowed. For the command line of every start.
+///
+/// # Errors
+/// `Permission`, `Io`.
+pub fn copy_settings(data: &Path, version: Version) -> Result<Vec<(String, String)>> {
+    // Minor releases before these neither know the setting nor make the check.
+    let knows = match version.major {
+        13 => version.minor >= 8,
+        14 => version.minor >= 5,
+        major => major >= 15,
+    };
+    let tablespaces = !fs::names(&data.join("pg_tblspc"))?.is_empty();
+    Ok((knows && tablespaces).then(|| ("allow_in_place_tablespaces".to_owned(), "on".to_owned())).into_iter().collect())
 }
 
 /// Refuses every link below `folder` that does not stay in `root`.
