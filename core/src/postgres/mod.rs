@@ -2,7 +2,7 @@
 //!
 //! Read in this order: `installation`, `find`, `bundled`, `control_file`, `cluster` (what a cluster needs), `initdb`,
 //! `account` (as whom servers run), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
-//! `tree_sink` and `store_sink`, `wal`, `stopped`, `online`, `prepare`, `sequences`, `mark`.
+//! `tree_sink` and `store_sink`, `wal`, `stopped`, `databases`, `online`, `prepare`, `sequences`, `mark`.
 
 mod account;
 mod address;
@@ -13,18 +13,19 @@ mod control_file;
 #[cfg(test)]
 mod control_file_tests;
 mod crc32c;
+mod databases;
 mod find;
 mod in_use;
 mod initdb;
 mod installation;
 pub mod keeper;
 mod layout;
+mod lock_file;
 mod mark;
 mod online;
 mod prepare;
 mod prepared;
 mod program;
-mod lock_file;
 mod record;
 mod sequences;
 mod server;

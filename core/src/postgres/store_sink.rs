@@ -182,10 +182,18 @@ fn count(number: usize) -> u64 {
 /// # Errors
 /// `NoSpace`, `Permission`, `ReadOnly`, `Io`.
 pub fn file_system_clock(folder: &Path) -> Result<i64> {
+    use rustix::fs::{CWD, Mode, OFlags};
+    let time = |file: &std::fs::File, path: &Path| {
+        let metadata = file.metadata().map_err(|source| Error::io("examine", path, source))?;
+        Ok(metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec()))
+    };
+    // A file without a name leaves nothing behind, whatever happens; not every file system has them.
+    if let Ok(nameless) = rustix::fs::openat(CWD, folder, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
+        return time(&nameless.into(), folder);
+    }
     let path = folder.join(format!(".forklift-clock-{}", crate::sys::id::sortable()?));
     let file = crate::sys::fs::create_new(&path, 0o600)?;
-    let metadata = file.metadata().map_err(|source| Error::io("examine", &path, source));
+    let clock = time(&file, &path);
     crate::sys::fs::remove_file(&path)?;
-    let metadata = metadata?;
-    Ok(metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec()))
+    clock
 }
