@@ -106,8 +106,7 @@ fn end(child: &mut Child) -> std::io::Result<()> {
     let signal = |signal: Signal| {
         // No such process: all of them have ended.
         if let Some(group) = group {
-            let sent = kill_process_group(group, signal);
-            drop(sent);
+            let _ = kill_process_group(group, signal);
         }
     };
     signal(Signal::TERM);

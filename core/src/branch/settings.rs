@@ -6,7 +6,7 @@ use super::BranchRecord;
 use super::conf::{self, Settings};
 use super::shared::invalid;
 use crate::error::Result;
-use crate::postgres::{ControlFile, Installation, Server, Sql};
+use crate::postgres::{self, ControlFile, Installation, Server, Sql};
 
 /// What reaches out of a fork, or waits for somebody outside: emptied on its command line for its life.
 const REACHING_OUT: &[(&str, &str, u32)] = &[
@@ -37,6 +37,9 @@ pub(super) fn command_line(record: &BranchRecord, data: &Path, installation: &In
     let mut set = |name: &str, value: &str| line.push((name.to_owned(), value.to_owned()));
     if major >= 14 {
         set("recovery_init_sync_method", "syncfs");
+    }
+    for (name, value) in postgres::copy_settings(data, installation.version)? {
+        set(&name, &value);
     }
     if record.fork {
         set("data_directory", &data.to_string_lossy());

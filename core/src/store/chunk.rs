@@ -99,7 +99,7 @@ pub(super) const CDC: [usize; 3] = [32 << 10, 128 << 10, 512 << 10];
 impl Cutting {
     /// The length of the first chunk of `window`, the bytes of a file from offset 0 (`first`) or from a cut on; `eof`
     /// tells that the file ends with them. `None` where more bytes are needed first, or none are left.
-    pub(super) fn next(self, window: &[u8], first: bool, eof: bool) -> Option<usize> {
+    pub(crate) fn next(self, window: &[u8], first: bool, eof: bool) -> Option<usize> {
         let fixed = |size: usize| if window.len() >= size { Some(size) } else { (eof && !window.is_empty()).then_some(window.len()) };
         match self {
             Cutting::Pages => fixed(PAGES),
