@@ -1,0 +1,1 @@
+//! Online copies of servers that are written to meanwhile.

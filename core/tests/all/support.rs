@@ -1,0 +1,161 @@
+//! Real clusters and servers in temporary folders, stopped on drop whatever happens.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use forklift::postgres::{
+    Address, Credentials, Installation, Origin, Role, RunAs, Server, ServerSpec, ServerStatus, StopMode, Version, status,
+};
+use forklift::{Control, Environment, Result};
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The newest installation of the distribution.
+pub(crate) fn installation() -> Installation {
+    let major: u32 = std::fs::read_dir("/usr/lib/postgresql")
+        .expect("these tests need Debian's Postgres")
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+        .filter(|major| (13..=18).contains(major))
+        .max()
+        .expect("these tests need Debian's Postgres, 13 to 18");
+    Installation {
+        bin: PathBuf::from(format!("/usr/lib/postgresql/{major}/bin")),
+        library_path: None,
+        share: PathBuf::from(format!("/usr/share/postgresql/{major}")),
+        version: Version { major, minor: 0 },
+        origin: Origin::Explicit,
+    }
+}
+
+/// As whom servers run here.
+pub(crate) fn run_as() -> RunAs {
+    RunAs::detect(&Environment::of::<&str, &str>([])).unwrap()
+}
+
+/// A cluster with all it takes to start it.
+pub(crate) struct Cluster {
+    /// How it is started.
+    pub(crate) spec: ServerSpec,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// A new cluster: superuser `forklift`, role and database `app`, passwords not yet set.
+    pub(crate) fn new() -> Self {
+        Self::run_as(run_as())
+    }
+
+    /// The same under another identity.
+    pub(crate) fn run_as(run_as: RunAs) -> Self {
+        let cluster = Self::empty(run_as);
+        let ServerSpec { installation, run_as, data, .. } = &cluster.spec;
+        run_as.make_folder(data).unwrap();
+        let mut command = run_as.command(installation, "initdb").unwrap();
+        command.args(["-U", "forklift", "--no-sync", "-A", "trust", "--locale=C.UTF-8", "-E", "UTF8", "-D"]).arg(data);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        cluster
+    }
+
+    /// All but the data folder.
+    pub(crate) fn empty(run_as: RunAs) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        open_to_others(folder.path());
+        let root = folder.path().canonicalize().unwrap();
+        let id = root.display().to_string();
+        let spec = ServerSpec {
+            installation: installation(),
+            run_as,
+            keeper: PathBuf::from(env!("CARGO_BIN_EXE_forklift-keeper")),
+            data: root.join("data"),
+            run: root.join("run"),
+            address: Address::new(&root.join("s"), &id, false).unwrap(),
+            credentials: Credentials {
+                ours: Role::random("forklift").unwrap(),
+                url: Role::random("app").unwrap(),
+                database: "app".to_owned(),
+            },
+            set_passwords: true,
+            settings: vec![("fsync".to_owned(), "off".to_owned()), ("shared_buffers".to_owned(), "4MB".to_owned())],
+            bound_to_owner: false,
+            patience: PATIENCE,
+        };
+        Self { spec, folder }
+    }
+
+    /// The temporary folder that all of it is in.
+    pub(crate) fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Starts it.
+    pub(crate) fn start(&self) -> Result<Server> {
+        Server::start(&self.spec, |_| Ok(()), &Control::silent())
+    }
+
+    /// What is known about it.
+    pub(crate) fn status(&self) -> ServerStatus {
+        status(&self.spec.run, &self.spec.data).unwrap()
+    }
+
+    /// Waits until nobody has the data folder any more.
+    pub(crate) fn wait_until_stopped(&self) {
+        wait_for("the server to stop", || self.status() == ServerStatus::Stopped);
+    }
+
+    /// A session as the URL's role by the public socket, as a user's program would make it.
+    pub(crate) fn client(&self) -> std::result::Result<postgres::Client, postgres::Error> {
+        let Credentials { url, database, .. } = &self.spec.credentials;
+        postgres::Config::new()
+            .host_path(&self.spec.address.public)
+            .port(5432)
+            .user(&url.name)
+            .password(&url.password)
+            .dbname(database)
+            .connect(postgres::NoTls)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Found anew: the test may have failed between any two steps, and only what works in this data folder is signalled.
+        for _ in 0..200 {
+            let pids = match status(&self.spec.run, &self.spec.data) {
+                Ok(ServerStatus::Stopped) | Err(_) => break,
+                Ok(ServerStatus::Running { pid, .. } | ServerStatus::Orphaned { pid } | ServerStatus::Foreign { pid }) => vec![pid],
+                Ok(ServerStatus::InTransition { pids }) => pids,
+            };
+            for pid in pids {
+                signal(pid, libc::SIGCONT);
+                signal(pid, libc::SIGQUIT);
+            }
+            std::thread::sleep(Duration::from_millis(25));
+        }
+    }
+}
+
+/// Stops a server cleanly.
+pub(crate) fn stop(server: Server) {
+    server.stop(StopMode::Fast, PATIENCE, &Control::silent()).unwrap();
+}
+
+/// Waits for a condition, and fails by name when it does not come.
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends a signal to a process that this test started.
+pub(crate) fn signal(pid: u32, signal: i32) {
+    Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).stderr(std::process::Stdio::null()).status().unwrap();
+}
+
+fn open_to_others(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711)).unwrap();
+}
