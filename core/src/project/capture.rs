@@ -123,7 +123,7 @@ impl Project {
             files: Some(pair.files.half.clone()),
             cluster: pair.cluster.as_ref().map(|cluster| cluster.half.clone()),
             facts,
-            boot_id: boot_id()?,
+            boot_id: crate::sys::process::boot_id()?,
         })
     }
 }
@@ -165,12 +165,6 @@ fn check_new(name: &str, refs: &[Ref]) -> Result<()> {
             .with("checkpoint", &reference.id)
             .hint("use another name, or forget that one with `forklift project forget`")),
     }
-}
-
-fn boot_id() -> Result<String> {
-    let path = std::path::Path::new("/proc/sys/kernel/random/boot_id");
-    let text = crate::sys::fs::read_optional(path)?.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-    Ok(text.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -130,8 +130,7 @@ impl Database {
 
     /// Whether the current cluster is exactly what `reference` holds; `false` in every doubt.
     pub(super) fn is_at(&self, reference: &Ref) -> Result<bool> {
-        let _ = reference;
-        Ok(false)
+        self.branch.unchanged_since(reference)
     }
 
     /// The id of a cluster made ready beside the current one, and warnings.
@@ -155,8 +154,7 @@ impl Database {
     /// Clusters of this branch that are not the current one.
     pub(super) fn leftovers(&self) -> Result<Vec<String>> {
         let current = self.current()?;
-        drop(current);
-        Ok(Vec::new())
+        Ok(self.branch.clusters()?.into_iter().filter(|cluster| *cluster != current).collect())
     }
 
     /// What a child of `run` is given: the URL and PG*.

@@ -3,6 +3,7 @@
 mod copying;
 mod mark;
 mod online;
+mod project;
 mod sequences;
 mod server;
 mod support;
