@@ -86,7 +86,7 @@ fn a_moved_folder_is_adopted() {
     let (machine, project) = Machine::with_project();
     capture(&project, "first");
     let there = machine.path("there");
-    std::fs::rename(machine.work(), &there).unwrap();
+    rename(&machine.work(), &there);
     assert_eq!(project.capture("x", &CaptureOptions::default(), &Control::silent()).unwrap_err().kind(), ErrorKind::NotFound);
     let moved = machine.open(&there).unwrap();
     assert_eq!(moved.id(), project.id());
@@ -99,7 +99,7 @@ fn a_moved_folder_is_adopted() {
 #[test]
 fn a_folder_that_was_made_again_is_told_and_can_be_bound_anew() {
     let (machine, project) = Machine::with_project();
-    std::fs::remove_dir_all(machine.work()).unwrap();
+    crate::sys::fs::remove_tree(&machine.work()).unwrap();
     std::fs::create_dir(machine.work()).unwrap();
     let error = machine.open(&machine.work()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -112,7 +112,7 @@ fn a_folder_that_was_made_again_is_told_and_can_be_bound_anew() {
 #[test]
 fn a_replaced_root_is_noticed_by_an_open_handle() {
     let (machine, project) = Machine::with_project();
-    std::fs::rename(machine.work(), machine.path("aside")).unwrap();
+    rename(&machine.work(), &machine.path("aside"));
     std::os::unix::fs::symlink(machine.path("aside"), machine.work()).unwrap();
     let error = project.capture("x", &CaptureOptions::default(), &Control::silent()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -164,7 +164,7 @@ fn a_lost_id_file_is_found_by_the_machine_local_record() {
     let machine = Machine::new();
     let work = repository(&machine);
     let (project, _) = machine.setup(&work).unwrap();
-    std::fs::remove_dir_all(work.join(".git")).unwrap();
+    crate::sys::fs::remove_tree(&work.join(".git")).unwrap();
     git(&work, &["init", "-q"]);
     assert_eq!(machine.open(&work).unwrap().id(), project.id());
 }
@@ -172,7 +172,7 @@ fn a_lost_id_file_is_found_by_the_machine_local_record() {
 #[test]
 fn a_store_that_was_moved_or_lost_is_named() {
     let (machine, project) = Machine::with_project();
-    std::fs::rename(machine.path("store"), machine.path("elsewhere")).unwrap();
+    rename(&machine.path("store"), &machine.path("elsewhere"));
     let error = machine.open(&machine.work()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.message().contains("store") && error.hint_text().unwrap().contains("--store"), "{error}");
@@ -180,7 +180,7 @@ fn a_store_that_was_moved_or_lost_is_named() {
     let opened = Project::open(&machine.work(), &options, &machine.environment()).unwrap();
     assert_eq!(opened.id(), project.id());
     assert_eq!(machine.open(&machine.work()).unwrap().id(), project.id(), "the new place was recorded");
-    std::fs::rename(machine.path("elsewhere"), machine.path("away")).unwrap();
+    rename(&machine.path("elsewhere"), &machine.path("away"));
     crate::store::Store::create(&machine.path("elsewhere")).unwrap();
     let error = machine.open(&machine.work()).unwrap_err();
     assert!(error.message().contains("another store"), "{error}");

@@ -24,7 +24,7 @@ fn child_recover() {
 }
 
 /// A restore killed at `step`: the machine, and the trees of the checkpoint and of before the restore.
-fn killed(step: &str) -> (Machine, Project, [BTreeMap<PathBuf, (u32, Vec<u8>)>; 2]) {
+fn killed(step: &str) -> (Machine, Project, [Tree; 2]) {
     let (machine, project) = Machine::with_project();
     capture(&project, "first");
     let first = tree(&machine.work());
@@ -35,7 +35,7 @@ fn killed(step: &str) -> (Machine, Project, [BTreeMap<PathBuf, (u32, Vec<u8>)>; 
     (machine, project, [first, edited])
 }
 
-fn whole(machine: &Machine, project: &Project, expected: &BTreeMap<PathBuf, (u32, Vec<u8>)>, step: &str) {
+fn whole(machine: &Machine, project: &Project, expected: &Tree, step: &str) {
     assert_eq!(&tree(&machine.work()), expected, "{step}");
     assert_eq!(project.status(&Control::silent()).unwrap().pending, None, "{step}");
     assert_eq!(project.recover(&Control::silent()).unwrap().outcome, RecoverOutcome::Clean, "{step}");

@@ -101,12 +101,16 @@ fn restore(project: &Project, name: &str) -> RestoreReport {
 }
 
 fn write(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    crate::sys::fs::make_folder(path.parent().unwrap(), 0o755).unwrap();
     std::fs::write(path, text).unwrap();
 }
 
 fn read(path: &Path) -> String {
     String::from_utf8(crate::sys::fs::read(path).unwrap()).unwrap()
+}
+
+fn rename(from: &Path, to: &Path) {
+    crate::sys::fs::rename_new(from, to).unwrap();
 }
 
 /// What an agent does to the worktree.
@@ -117,9 +121,12 @@ fn edit(work: &Path) {
     std::fs::set_permissions(work.join("app.py"), std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Names, modes and content of a tree but for `.git`.
-fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-    fn walk(root: &Path, folder: &Path, found: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
+/// Modes and content by name.
+type Tree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
+
+/// A tree but for `.git`.
+fn tree(root: &Path) -> Tree {
+    fn walk(root: &Path, folder: &Path, found: &mut Tree) {
         for name in crate::sys::fs::names(folder).unwrap() {
             let path = folder.join(&name);
             if name == ".git" {
@@ -133,7 +140,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
             }
         }
     }
-    let mut found = BTreeMap::new();
+    let mut found = Tree::new();
     walk(root, root, &mut found);
     found
 }

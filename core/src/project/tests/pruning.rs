@@ -28,7 +28,7 @@ fn the_state_of_a_removed_worktree_goes_on_request() {
     write(&gone.join("x"), "only there\n");
     let (orphan, _) = machine.setup(&gone).unwrap();
     let checkpoint = capture(&orphan, "theirs").id;
-    std::fs::remove_dir_all(&gone).unwrap();
+    crate::sys::fs::remove_tree(&gone).unwrap();
     let preview = project.prune(false, &Control::silent()).unwrap();
     assert_eq!(preview.orphans, [(orphan.id().to_owned(), gone.clone())]);
     assert!(project.store().find_ref(&checkpoint).is_ok());

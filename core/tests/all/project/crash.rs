@@ -90,10 +90,11 @@ fn matrix(steps: &[(&str, bool)], recovery_steps: &[&str]) {
         assert_eq!(state(&work, &branch), if *selected { start.clone() } else { edited }, "{step}");
         if !selected {
             assert_eq!(branch.clusters().unwrap().len(), 1, "{step}");
-            restore(&project, "start");
         }
-        assert_eq!(state(&work, &branch), start, "{step}");
     }
+    edit(&work, &branch);
+    restore(&project, "start");
+    assert_eq!(state(&work, &branch), start);
     project.prune(true, &silent()).unwrap();
     assert_eq!(branch.clusters().unwrap().len(), 1);
 }

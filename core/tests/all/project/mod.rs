@@ -148,12 +148,17 @@ pub(crate) fn restore(project: &Project, name: &str) -> RestoreReport {
 }
 
 pub(crate) fn write(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    forklift::sys::fs::make_folder(path.parent().unwrap(), 0o755).unwrap();
     std::fs::write(path, text).unwrap();
 }
 
 pub(crate) fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap()
+    text(path).unwrap()
+}
+
+/// The content of a file, where it is there.
+pub(crate) fn text(path: &Path) -> Option<String> {
+    forklift::sys::fs::read_optional(path).unwrap().map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
 pub(crate) fn client(branch: &Branch) -> postgres::Client {
@@ -164,18 +169,19 @@ pub(crate) fn run(branch: &Branch, sql: &str) {
     client(branch).batch_execute(sql).unwrap();
 }
 
-/// What an agent does to files and rows.
+/// What an agent does to files and rows; again and again, if need be.
 pub(crate) fn edit(work: &Path, branch: &Branch) {
     write(&work.join("app.py"), "version = 2\n");
-    write(&work.join("new/made.py"), "made\n");
-    std::fs::remove_file(work.join("lib/util.py")).unwrap();
-    run(branch, "ALTER TABLE invoices ADD archived bool DEFAULT false; UPDATE invoices SET archived = true WHERE id = 3");
+    write(&work.join("new/made.py"), &format!("made {}\n", text(&work.join("new/made.py")).unwrap_or_default()));
+    drop(std::fs::remove_file(work.join("lib/util.py")));
+    run(branch, "ALTER TABLE invoices ADD IF NOT EXISTS archived bool DEFAULT false");
+    run(branch, "UPDATE invoices SET archived = true, amount = amount + 1 WHERE id = 3");
 }
 
 /// Files and rows as one text.
 pub(crate) fn state(work: &Path, branch: &Branch) -> String {
     let names = ["app.py", "lib/util.py", "new/made.py"];
-    let files = names.map(|name| format!("{name}: {:?}", std::fs::read_to_string(work.join(name)).ok()));
+    let files = names.map(|name| format!("{name}: {:?}", text(&work.join(name))));
     let ran = branch.info().unwrap().state == ServerState::Running;
     branch.start(StartOptions::default(), &silent()).unwrap();
     let rows = client(branch).simple_query("SELECT to_jsonb(invoices)::text FROM invoices ORDER BY id").unwrap();
