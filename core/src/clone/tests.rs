@@ -161,7 +161,10 @@ fn suite(place: &Path, reflinks: bool) {
     let chosen = choose(place, place).expect("choose");
     assert_eq!(chosen.method(), if reflinks { Method::Reflink } else { Method::Copy });
     assert_eq!(chosen.shares_blocks(), reflinks);
-    assert!(!fs::read_dir(place).expect("list").any(|entry| entry.expect("entry").file_name().as_bytes().starts_with(b".")), "no probe is left");
+    assert!(
+        !fs::read_dir(place).expect("list").any(|entry| entry.expect("entry").file_name().as_bytes().starts_with(b".")),
+        "no probe is left"
+    );
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde::{Deserialize, Serialize};
 
 use super::compare::{Disk, Guard, Known, Links, State};
@@ -12,6 +11,7 @@ use super::{Scope, StatCache};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::store::{ChunkId, Entry, EntryKind, Reader};
+use crate::sys::parallel;
 use crate::sys::tree::{Kind, Stat};
 
 /// What happens to one path.
@@ -59,13 +59,20 @@ pub struct Plan {
 ///
 /// # Errors
 /// `Corrupt` where the manifest cannot be read or names what no capture has, `Cancelled`, `Io`.
-pub fn plan(reader: &Reader, target: &ChunkId, target_scope: &Scope, scope: &Scope, cache: &mut StatCache, control: &Control) -> Result<Plan> {
+pub fn plan(
+    reader: &Reader,
+    target: &ChunkId,
+    target_scope: &Scope,
+    scope: &Scope,
+    cache: &mut StatCache,
+    control: &Control,
+) -> Result<Plan> {
     let entries = entries_of(reader, target)?;
     // The checkpoint's source list may name what is gone today: that is what the restore brings back.
-    let disk = scan_existing(target_scope, control)?;
-    let today = if same_selection(target_scope, scope) { None } else { Some(scan_existing(scope, control)?) };
+    let disk = scan(&target_scope.existing(), control)?;
+    let today = if same_selection(target_scope, scope) { None } else { Some(scan(&scope.existing(), control)?) };
     let rules_then = Rules::of_manifest(reader, entries.iter())?;
-    let guard = Guard::new(target_scope, rules_then, today.as_ref().map_or(&disk.rules, |today| &today.rules))?;
+    let guard = Guard::new(target_scope, rules_then, &disk.rules)?;
 
     let cache = &*cache;
     let known = |path: &[u8], stat: &Stat| cache.find(path, stat).map(|content| Known { chunks: &content.chunks, xattrs: &content.xattrs });
@@ -105,13 +112,10 @@ type Compared = (State, Option<Stat>);
 
 /// Compares every entry with the disk, in parallel.
 pub(super) fn compare_all(disk: &Disk<'_>, entries: &[Entry], control: &Control) -> Result<Vec<Compared>> {
-    entries
-        .par_iter()
-        .map(|entry| {
-            control.check()?;
-            disk.state(entry)
-        })
-        .collect()
+    parallel::map(entries, |entry| {
+        control.check()?;
+        disk.state(entry)
+    })
 }
 
 /// Verdicts of the checkpoint's own paths.
@@ -195,11 +199,4 @@ fn note(hash: &mut blake3::Hasher, path: &[u8], verdict: Verdict, stat: Option<&
 
 fn same_selection(one: &Scope, other: &Scope) -> bool {
     one.sources() == other.sources() && one.exclude == other.exclude && one.never == other.never
-}
-
-/// A scan that takes a selected path which does not exist for an empty one.
-fn scan_existing(scope: &Scope, control: &Control) -> Result<Scan> {
-    let Some(source) = &scope.source else { return scan(scope, control) };
-    let there = source.iter().filter(|path| std::fs::symlink_metadata(scope.root.join(path)).is_ok()).cloned().collect();
-    scan(&Scope { source: Some(there), ..scope.clone() }, control)
 }

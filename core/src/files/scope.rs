@@ -59,6 +59,15 @@ impl Scope {
         Ok(Self { root: root.to_owned(), never, ..scope })
     }
 
+    /// The same without the selected paths that do not exist now, which a capture would refuse: for the safety capture before
+    /// a restore, and for comparing.
+    #[must_use]
+    pub fn existing(&self) -> Self {
+        let there = |path: &&PathBuf| std::fs::symlink_metadata(self.root.join(path)).is_ok();
+        let source = self.source.as_ref().map(|paths| paths.iter().filter(there).cloned().collect());
+        Self { source, ..self.clone() }
+    }
+
     /// The selected paths without `.` and without those below another one, sorted; `None` for the whole worktree, one empty
     /// path where the root itself is selected.
     pub(super) fn sources(&self) -> Option<Vec<Vec<u8>>> {
@@ -146,6 +155,7 @@ pub(super) fn is_below(path: &[u8], above: &[u8]) -> bool {
 }
 
 fn normal(path: &Path) -> Vec<u8> {
-    let parts: Vec<&[u8]> = path.components().filter_map(|part| if let Component::Normal(name) = part { Some(name.as_bytes()) } else { None }).collect();
+    let parts: Vec<&[u8]> =
+        path.components().filter_map(|part| if let Component::Normal(name) = part { Some(name.as_bytes()) } else { None }).collect();
     parts.join(&b'/')
 }

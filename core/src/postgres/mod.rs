@@ -10,10 +10,10 @@ mod bundled;
 mod cluster;
 mod cluster_cache;
 mod control_file;
-#[cfg(test)]
-mod control_file_tests;
 mod crc32c;
 mod databases;
+#[cfg(test)]
+mod disk_tests;
 mod find;
 mod in_use;
 mod initdb;
@@ -29,13 +29,12 @@ mod program;
 mod record;
 mod sequences;
 mod server;
+mod session;
 mod sink;
 mod slot_file;
 mod sql;
 mod stopped;
 mod store_sink;
-#[cfg(test)]
-mod testing;
 mod tree_sink;
 mod wal;
 

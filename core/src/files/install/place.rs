@@ -28,7 +28,8 @@ pub(super) fn whole(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
     let (unfinished, ready) = temporary::pair(path)?;
     let written = write_beside(work, entry, &parent, &unfinished).and_then(|()| {
-        rustix::fs::renameat(&parent, &unfinished, &parent, &ready).map_err(|errno| work.failed("rename what was written beside", path, errno))
+        rustix::fs::renameat(&parent, &unfinished, &parent, &ready)
+            .map_err(|errno| work.failed("rename what was written beside", path, errno))
     });
     if let Err(error) = written {
         // What is left is worth nothing, and the next run removes it where this cannot.

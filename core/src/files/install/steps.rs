@@ -60,7 +60,9 @@ fn clear_leftovers(work: &mut Work<'_>) -> Result<()> {
             // Where there are no leases this is the second look, and enough.
             match examine(work, &parent, &name, &path)? {
                 Fate::Removed => {}
-                Fate::Unsure => rustix::fs::unlinkat(&parent, &name, AtFlags::empty()).map_err(|errno| work.failed("remove", &path, errno))?,
+                Fate::Unsure => {
+                    rustix::fs::unlinkat(&parent, &name, AtFlags::empty()).map_err(|errno| work.failed("remove", &path, errno))?
+                }
                 Fate::Edited => keep(work, &parent, &name, &path)?,
             }
         }
@@ -209,7 +211,8 @@ fn make_folder(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<()> {
 
 /// Modes, owners and attributes of folders, children first; and the modes of folders that were opened for a while.
 fn finish_folders(work: &mut Work<'_>) -> Result<()> {
-    let folders = work.target.iter().zip(&work.states).filter(|(entry, (state, _))| entry.kind == EntryKind::Folder && *state != State::Same);
+    let folders =
+        work.target.iter().zip(&work.states).filter(|(entry, (state, _))| entry.kind == EntryKind::Folder && *state != State::Same);
     let mut folders: BTreeMap<Vec<u8>, Entry> = folders.map(|(entry, _)| (entry.path.clone(), entry.clone())).collect();
     // To get at a folder those above it may have to be opened again: they come after it.
     while let Some(path) = folders.keys().next_back().max(work.opened.keys().next_back()).cloned() {

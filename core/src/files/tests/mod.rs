@@ -98,7 +98,14 @@ impl Lab {
         plan(&reader, &captured.half.root, &scope, today, &mut self.cache, &Control::silent()).expect("plan")
     }
 
-    pub(super) fn request<'a>(&self, reader: &'a Reader, scope: &'a Scope, target: &Captured, safety: &Captured, folders: &'a [PathBuf; 2]) -> InstallRequest<'a> {
+    pub(super) fn request<'a>(
+        &self,
+        reader: &'a Reader,
+        scope: &'a Scope,
+        target: &Captured,
+        safety: &Captured,
+        folders: &'a [PathBuf; 2],
+    ) -> InstallRequest<'a> {
         let [staging, kept] = folders;
         InstallRequest { reader, scope, target: target.half.root, safety: safety.half.root, staging, kept }
     }
@@ -141,6 +148,11 @@ pub(super) fn reference(half: &Half) -> Ref {
         facts: serde_json::Value::Null,
         boot_id: String::new(),
     }
+}
+
+/// In memory where this machine has such a place: for trees of many names.
+pub(super) fn quick_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("folder")
 }
 
 /// A folder with those above it.

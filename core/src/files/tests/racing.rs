@@ -233,7 +233,9 @@ fn kill_9_at_any_moment() {
 
 #[test]
 fn a_full_disk_fails_before_anything_is_touched_and_later_completes() {
-    let Some(image) = Image::new("a_full_disk_fails_before_anything_is_touched_and_later_completes", "ext4", &["-q", "-m", "0"]) else { return };
+    let Some(image) = Image::new("a_full_disk_fails_before_anything_is_touched_and_later_completes", "ext4", &["-q", "-m", "0"]) else {
+        return;
+    };
     let base = tempfile::tempdir().expect("folder");
     let mut lab = Lab::on(&image.path(), base.path());
     let large: Vec<u8> = (0..5_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -295,7 +297,14 @@ fn a_file_that_something_is_mounted_on_is_overwritten() {
     let target = lab.capture();
     let source = lab.base.join("mounted");
     put(&source, b"human");
-    if !Command::new("mount").arg("--bind").arg(&source).arg(lab.at("file")).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+    if !Command::new("mount")
+        .arg("--bind")
+        .arg(&source)
+        .arg(lab.at("file"))
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         eprintln!("SKIPPED a_file_that_something_is_mounted_on_is_overwritten: mounting needs root");
         return;
     }

@@ -136,7 +136,8 @@ fn a_root_that_is_gone_is_an_error_and_not_an_empty_tree() {
 
 #[test]
 fn depth_500_and_10_000_empty_folders() {
-    let (_folder, scope) = tree();
+    let folder = quick_folder();
+    let scope = Scope { root: folder.path().to_owned(), ..Scope::default() };
     let mut deep = scope.root.clone();
     for level in 0..500 {
         deep.push(format!("level-{level}"));

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::super::keeper::{Channel, Line, Programs, Start};
 use super::super::lock_file::{self, LockFile};
 use super::super::record::Record;
+use super::super::{ControlFile, copy_settings};
 use super::find::{self, Found};
 use super::{Server, ServerSpec, passwords, stop};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +35,7 @@ pub(super) fn start(spec: &ServerSpec, prepare: impl FnOnce(&Server) -> Result<(
     };
     clear(spec, control)?;
     make_address(spec)?;
-    spec.run_as.check(&spec.installation, &spec.data)?;
+    spec.run_as.check_folders(&spec.installation, &[&spec.data, &spec.run, &spec.address.private])?;
     passwords::write_access(&spec.run, &spec.run_as, spec.set_passwords)?;
     let log = open_log(&spec.run)?;
     control.report("start server", 0, 1, Unit::Items);
@@ -96,8 +97,9 @@ fn order(spec: &ServerSpec) -> Result<Start> {
         data: spec.data.clone(),
         run: spec.run.clone(),
         address: spec.address.clone(),
-        settings: spec.settings.clone(),
-        system_identifier: find::system_identifier(&spec.data)?,
+        // A copy has its tablespaces as real folders.
+        settings: [copy_settings(&spec.data, spec.installation.version)?, spec.settings.clone()].concat(),
+        system_identifier: ControlFile::read(&spec.data)?.system_identifier,
         patience_ms: u64::try_from(spec.patience.as_millis()).unwrap_or(u64::MAX),
         owner: if spec.bound_to_owner { Some(Identity::own()?) } else { None },
     })

@@ -90,7 +90,7 @@ fn row_7_a_missing_chunk_or_a_bad_ref_stops_it() {
     store.remove_ref("b").unwrap();
     let listing = files_in(&store, "packs");
     let bad = store.path().join("refs/bad");
-    sys::fs::write_new(&bad, &[b"?"], 0o400, &sys::fs::Syncs::new()).unwrap();
+    drop(sys::fs::write_unsynced(&bad, &[b"?"], 0o400).unwrap());
     for apply in [false, true] {
         assert_eq!(prune(&store, apply).unwrap_err().kind(), ErrorKind::Corrupt);
     }
@@ -109,12 +109,34 @@ fn row_7_a_missing_chunk_or_a_bad_ref_stops_it() {
 }
 
 #[test]
+fn row_7_content_that_is_missing_stops_it_too() {
+    let (_folder, store) = new_store();
+    let shared = noise(1, 4000);
+    commit(&store, "a", &tree(&[("f", shared.clone())]));
+    let pack = files_in(&store, "packs").remove(0);
+    let files = tree(&[("f", shared), ("g", noise(2, 100))]);
+    commit(&store, "b", &files);
+    store.remove_ref("a").unwrap();
+    // The manifest of b is whole; what it names is not.
+    let aside = store.path().join("aside");
+    sys::fs::rename(&pack, &aside).unwrap();
+    for apply in [false, true] {
+        let error = prune(&store, apply).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.message().contains(pack.to_str().unwrap()), "{error}");
+    }
+    sys::fs::rename(&aside, &pack).unwrap();
+    prune(&store, true).unwrap();
+    assert_eq!(restore(&store, "b").unwrap(), files);
+}
+
+#[test]
 fn row_14_packs_that_do_not_parse_are_left() {
     let (_folder, store) = new_store();
     two(&store);
     for (name, bytes) in [("00", &b""[..]), ("11", b"rubbish"), ("22", &[7; 5000])] {
         let path = store.path().join(format!("packs/{name}/{}.pack", name.repeat(32)));
-        sys::fs::write_new(&path, &[bytes], 0o400, &sys::fs::Syncs::new()).unwrap();
+        drop(sys::fs::write_unsynced(&path, &[bytes], 0o400).unwrap());
     }
     let report = prune(&store, true).unwrap();
     assert_eq!(report.packs_unreadable.len(), 3);
@@ -141,7 +163,7 @@ fn row_9_an_unindexed_pack_is_garbage_not_corruption() {
 fn it_sweeps_what_died_in_tmp() {
     let (_folder, store) = new_store();
     two(&store);
-    sys::fs::write_new(&store.path().join("tmp/old.pack"), &[b"half"], 0o600, &sys::fs::Syncs::new()).unwrap();
+    drop(sys::fs::write_unsynced(&store.path().join("tmp/old.pack"), &[b"half"], 0o600).unwrap());
     prune(&store, false).unwrap();
     assert_eq!(files_in(&store, "tmp").len(), 1);
     prune(&store, true).unwrap();
@@ -152,8 +174,11 @@ fn it_sweeps_what_died_in_tmp() {
 #[test]
 fn content_that_equals_a_manifest_block_hides_nothing() {
     let (_folder, store) = new_store();
-    let inner = tree(&[("deep", noise(1, 2000))]);
+    // What lies below the block is in a pack of its own, so that only the walk keeps it.
+    commit(&store, "first", &tree(&[("deep", noise(1, 2000))]));
+    let inner = tree(&[("deep", noise(1, 2000)), ("more", noise(2, 100))]);
     commit(&store, "inner", &inner);
+    store.remove_ref("first").unwrap();
     let root = store.find_ref("inner").unwrap().files.unwrap().root;
     let block = store.reader(&Control::silent()).unwrap().blob(&root).unwrap();
     commit(&store, "aaa", &tree(&[("copy", block)]));
