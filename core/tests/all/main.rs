@@ -1,5 +1,6 @@
 //! Tests of the library as a whole, with real servers: one binary per crate.
 
+mod branch;
 mod copying;
 mod mark;
 mod online;
