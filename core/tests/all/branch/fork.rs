@@ -114,6 +114,7 @@ fn archiving_slots_subscriptions_and_prepared_transactions_of_the_source() {
     assert_eq!(std::fs::read_dir(in_fork).unwrap().count(), 0, "nothing waits for the archive in the fork, which is at {of_fork}");
     // The source goes on archiving, and still has all of it.
     let before = files();
+    run(&main, "insert into t values (3)");
     run(&main, "select pg_switch_wal()");
     wait_for("the source's archive", || files() > before);
     assert_eq!(rows(&main, "select (select count(*) from pg_replication_slots), (select count(*) from pg_prepared_xacts)"), ["2|1"]);
