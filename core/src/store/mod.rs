@@ -1,7 +1,7 @@
 //! The store: chunks in packs, an index that can be rebuilt, manifests, and refs that make a checkpoint exist.
 //!
 //! Read in this order: `chunk` (ids, cutting), `format`, `layout`, `create` and `open`; `pack` (the bytes), `codec`,
-//! `packfile` (packs on disk), `index`; `session` and `publish` (writing), `reader`, `manifest`, `refs`, `prune`.
+//! `packfile` (packs on disk), `index`; `session`, `parallel` and `publish` (writing), `reader`, `manifest`, `refs`, `prune`.
 //! The formats, the order of locks and of publication, and the crash rules are in `ARCHITECTURE.md`.
 
 mod chunk;
@@ -14,6 +14,7 @@ mod manifest;
 mod open;
 mod pack;
 mod packfile;
+mod parallel;
 mod prune;
 mod publish;
 mod reader;

@@ -68,7 +68,12 @@ pub(super) fn prune(store: &Store, options: &PruneOptions, control: &Control) ->
     // From here on nobody else writes or reads under a lock: mark what came since, then look at everything once.
     marks.mark(store, &reader, options, control)?;
     let view = store.view(true)?;
-    marks.check(&view, layout)?;
+    if marks.check(&view, layout).is_err() {
+        // Perhaps a ref that was marked has gone meanwhile, and another prune has taken what only it needed.
+        marks = Marks::default();
+        marks.mark(store, &reader, options, control)?;
+        marks.check(&view, layout)?;
+    }
     let sweep = Sweep::plan(store, &view, &marks, control)?;
     let report = sweep.apply(store, &view, control)?;
     drop(lock);

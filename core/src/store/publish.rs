@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
-
 use super::Store;
 use super::index::{Draft, Segment, View, superseded_by_merge};
 use super::layout::{Layout, PackId};
 use super::pack::{Blob, OpenPack};
+use super::parallel::Helpers;
 use super::{chunk, packfile::PackFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::fs::{self, Syncs};
@@ -58,9 +57,9 @@ impl Sealed {
         std::fs::remove_file(&self.temporary).ok();
     }
 
-    fn sync(&mut self, syncs: &Syncs) -> Result<()> {
-        match self.file.take() {
-            Some(file) => syncs.file(&file, &self.temporary),
+    fn sync(&self, syncs: &Syncs) -> Result<()> {
+        match &self.file {
+            Some(file) => syncs.file(file, &self.temporary),
             None => Ok(()),
         }
     }
@@ -94,14 +93,9 @@ fn has_name_of(path: &Path, id: &PackId) -> bool {
 
 /// Publishes the sealed packs and an index segment for them and for the packs that had none. Those that were published
 /// are taken out of `sealed`.
-pub(super) fn packs_and_index(store: &Store, view: &View, sealed: &mut Vec<Sealed>, syncs: &Syncs) -> Result<()> {
+pub(super) fn packs_and_index(store: &Store, view: &View, sealed: &mut Vec<Sealed>, helpers: &Helpers, syncs: &Syncs) -> Result<()> {
     let layout = store.layout();
-    let unsynced: Vec<&mut Sealed> = sealed.iter_mut().filter(|pack| pack.is_open()).collect();
-    if unsynced.len() > 1 {
-        unsynced.into_par_iter().try_for_each(|pack| pack.sync(syncs))?;
-    } else {
-        unsynced.into_iter().try_for_each(|pack| pack.sync(syncs))?;
-    }
+    helpers.map(sealed, |pack| pack.sync(syncs))?;
     let mut folders = BTreeSet::new();
     let mut draft = Draft::default();
     while let Some(pack) = sealed.last() {

@@ -12,12 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rayon::prelude::*;
-
 use super::chunk::MAX_CHUNK;
 use super::codec;
 use super::index::{Presence, View};
 use super::pack::{Kind, OpenPack};
+use super::parallel::Helpers;
 use super::publish::{self, Sealed};
 use super::{ChunkId, ChunkRef, Cutting, ManifestWriter, Ref, Store, refs};
 use crate::error::{Error, ErrorKind, Result};
@@ -30,6 +29,8 @@ use crate::sys::lock::{Lock, Mode};
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes read from a file at a time.
 const BUFFER: usize = 4 << 20;
+/// Less than this is not worth a thread.
+const PARALLEL: usize = 512 << 10;
 /// Packs being written at once, each of about 32 MiB in memory.
 const WRITERS: usize = 3;
 /// Written packs whose content is not synced yet; each keeps a file open.
@@ -48,6 +49,7 @@ pub struct Session {
     state: Mutex<State>,
     writers: Mutex<usize>,
     writer_left: Condvar,
+    helpers: Helpers,
     syncs: Syncs,
     read: AtomicU64,
     new: AtomicU64,
@@ -106,6 +108,7 @@ impl Session {
             state: Mutex::default(),
             writers: Mutex::new(0),
             writer_left: Condvar::new(),
+            helpers: Helpers::new(),
             syncs: Syncs::new(),
             read: AtomicU64::new(0),
             new: AtomicU64::new(0),
@@ -219,7 +222,7 @@ impl Session {
             let bytes = window.get(cut.clone()).unwrap_or_default();
             self.put(bytes).map(|id| ChunkRef { id, len: bytes.len() as u32 })
         };
-        if cuts.len() > 3 { cuts.par_iter().map(put).collect() } else { cuts.iter().map(put).collect() }
+        if cuts.len() > 1 && window.len() >= PARALLEL { self.helpers.map(cuts, put) } else { cuts.iter().map(put).collect() }
     }
 
     /// Whether the store, or this session, has the chunk: a cached chunk list is reusable only if it has every one. A chunk
@@ -290,7 +293,7 @@ impl Session {
             }
             std::mem::take(&mut state.sealed)
         };
-        let published = publish::packs_and_index(&self.store, &self.view, &mut sealed, &self.syncs);
+        let published = publish::packs_and_index(&self.store, &self.view, &mut sealed, &self.helpers, &self.syncs);
         // What did not get out of tmp/ is removed when the session is dropped.
         self.state().sealed = sealed;
         published?;

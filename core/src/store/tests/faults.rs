@@ -27,7 +27,7 @@ fn in_namespace(test: &str, shell: &str, input: &std::path::Path) {
 }
 
 #[test]
-fn row_30_a_full_disk_fails_the_capture_and_leaves_the_rest() {
+fn row_30_row_32_a_full_disk_fails_the_capture_and_leaves_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let mount = folder.path().display().to_string();
     in_namespace("faults::child_on_a_full_disk", &format!("mount -t tmpfs -o size=3m tmpfs {mount}"), folder.path());

@@ -109,6 +109,28 @@ fn row_7_a_missing_chunk_or_a_bad_ref_stops_it() {
 }
 
 #[test]
+fn row_7_content_that_is_missing_stops_it_too() {
+    let (_folder, store) = new_store();
+    let shared = noise(1, 4000);
+    commit(&store, "a", &tree(&[("f", shared.clone())]));
+    let pack = files_in(&store, "packs").remove(0);
+    let files = tree(&[("f", shared), ("g", noise(2, 100))]);
+    commit(&store, "b", &files);
+    store.remove_ref("a").unwrap();
+    // The manifest of b is whole; what it names is not.
+    let aside = store.path().join("aside");
+    sys::fs::rename(&pack, &aside).unwrap();
+    for apply in [false, true] {
+        let error = prune(&store, apply).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.message().contains(pack.to_str().unwrap()), "{error}");
+    }
+    sys::fs::rename(&aside, &pack).unwrap();
+    prune(&store, true).unwrap();
+    assert_eq!(restore(&store, "b").unwrap(), files);
+}
+
+#[test]
 fn row_14_packs_that_do_not_parse_are_left() {
     let (_folder, store) = new_store();
     two(&store);
@@ -152,8 +174,11 @@ fn it_sweeps_what_died_in_tmp() {
 #[test]
 fn content_that_equals_a_manifest_block_hides_nothing() {
     let (_folder, store) = new_store();
-    let inner = tree(&[("deep", noise(1, 2000))]);
+    // What lies below the block is in a pack of its own, so that only the walk keeps it.
+    commit(&store, "first", &tree(&[("deep", noise(1, 2000))]));
+    let inner = tree(&[("deep", noise(1, 2000)), ("more", noise(2, 100))]);
     commit(&store, "inner", &inner);
+    store.remove_ref("first").unwrap();
     let root = store.find_ref("inner").unwrap().files.unwrap().root;
     let block = store.reader(&Control::silent()).unwrap().blob(&root).unwrap();
     commit(&store, "aaa", &tree(&[("copy", block)]));

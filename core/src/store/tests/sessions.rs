@@ -5,7 +5,7 @@ use super::*;
 use crate::ErrorKind;
 
 #[test]
-fn a_small_turn_takes_six_fsyncs_and_one_without_new_content_two() {
+fn row_25_a_small_turn_takes_six_fsyncs_and_one_without_new_content_two() {
     let (_folder, store) = new_store();
     let files = tree(&[("a", noise(1, 5000)), ("b", noise(2, 300_000))]);
     let first = commit(&store, "a", &files);
