@@ -71,7 +71,8 @@ impl Backend for Copy {
     fn clone_file(&self, from: &File, from_path: &Path, to: &File, to_path: &Path) -> Result<u64> {
         let size = length(from, from_path)?;
         let sparse = sys::tree::stat_open(from).is_ok_and(|stat| stat.allocated < stat.size);
-        let holes = if sparse { sys::holes::holes(from, size).map_err(|errno| Error::io("seek in", from_path, errno))? } else { Vec::new() };
+        let holes =
+            if sparse { sys::holes::holes(from, size).map_err(|errno| Error::io("seek in", from_path, errno))? } else { Vec::new() };
         for (offset, length) in sys::holes::data(&holes, size) {
             copy_piece(from, from_path, to, to_path, offset, length)?;
         }
@@ -93,7 +94,9 @@ impl Backend for Copy {
 /// # Errors
 /// `NotFound`, `Permission`, `ReadOnly`, `NoSpace`, `Io` where `target` cannot be written to.
 pub fn choose(source: &Path, target: &Path) -> Result<Box<dyn Backend>> {
-    let device = |path: &Path| std::fs::metadata(path).map(|data| std::os::unix::fs::MetadataExt::dev(&data)).map_err(|error| Error::io("stat", path, error));
+    let device = |path: &Path| {
+        std::fs::metadata(path).map(|data| std::os::unix::fs::MetadataExt::dev(&data)).map_err(|error| Error::io("stat", path, error))
+    };
     let name = sys::id::sortable()?;
     let from = Probe::new(target.join(format!(".{name}.probe")))?;
     let to = Probe::new(target.join(format!(".{name}.clone")))?;
@@ -169,7 +172,10 @@ fn share(_from: &File, _from_path: &Path, _to: &File, _to_path: &Path) -> Result
 /// The refusals after which the bytes are copied instead: another file system, none that shares, a file that cannot be
 /// shared (swap, immutable, other alignment), a running program.
 fn refused(errno: Errno) -> bool {
-    matches!(errno, Errno::XDEV | Errno::OPNOTSUPP | Errno::INVAL | Errno::TXTBSY | Errno::NOTTY | Errno::NOSYS | Errno::PERM | Errno::MLINK)
+    matches!(
+        errno,
+        Errno::XDEV | Errno::OPNOTSUPP | Errno::INVAL | Errno::TXTBSY | Errno::NOTTY | Errno::NOSYS | Errno::PERM | Errno::MLINK
+    )
 }
 
 fn length(file: &File, path: &Path) -> Result<u64> {

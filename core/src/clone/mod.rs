@@ -6,7 +6,7 @@ mod backend;
 mod tree;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use backend::{Backend, Method, choose};
 pub use tree::{TreeOptions, TreeReport, copy_tree};

@@ -16,14 +16,14 @@ use crate::progress::Control;
 
 /// A file system in an image on a loop device. It is detached from its mount point at once and lives on in an open
 /// descriptor, so that it goes when this process does, in whatever way.
-struct Image {
+pub(crate) struct Image {
     folder: File,
     _files: tempfile::TempDir,
 }
 
 impl Image {
     /// `None`, said aloud, where this machine cannot make one.
-    fn new(test: &str, kind: &str, options: &[&str]) -> Option<Self> {
+    pub(crate) fn new(test: &str, kind: &str, options: &[&str]) -> Option<Self> {
         let skip = |why: &str| {
             eprintln!("SKIPPED {test}: {why}");
             None
@@ -52,7 +52,7 @@ impl Image {
         }
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.folder.as_raw_fd()))
     }
 }
@@ -161,7 +161,10 @@ fn suite(place: &Path, reflinks: bool) {
     let chosen = choose(place, place).expect("choose");
     assert_eq!(chosen.method(), if reflinks { Method::Reflink } else { Method::Copy });
     assert_eq!(chosen.shares_blocks(), reflinks);
-    assert!(!fs::read_dir(place).expect("list").any(|entry| entry.expect("entry").file_name().as_bytes().starts_with(b".")), "no probe is left");
+    assert!(
+        !fs::read_dir(place).expect("list").any(|entry| entry.expect("entry").file_name().as_bytes().starts_with(b".")),
+        "no probe is left"
+    );
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
@@ -15,6 +14,7 @@ use super::{Backend, Method};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Control, Unit};
 use crate::sys::fs::remove_tree;
+use crate::sys::parallel;
 use crate::sys::tree::{Kind, Root, Stat, make_fifo, split, stat_at, stat_open};
 
 /// What to leave out and what to do with links.
@@ -76,7 +76,7 @@ impl Copier<'_> {
             next += 1;
         }
         let (done, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        files.par_iter().try_for_each(|(path, stat)| {
+        parallel::map(&files, |(path, stat)| {
             self.control.check()?;
             if let Some(copied) = self.copy_file(path, stat)? {
                 done.fetch_add(1, Ordering::Relaxed);
@@ -175,7 +175,8 @@ impl Copier<'_> {
             allowed(rustix::fs::fchown(&copy, Some(uid), Some(gid)))
                 .map_err(|errno| self.failed("set the owner of the copy of", path, errno))?;
         }
-        rustix::fs::fchmod(&copy, Mode::from_raw_mode(stat.mode.into())).map_err(|errno| self.failed("set the mode of the copy of", path, errno))
+        rustix::fs::fchmod(&copy, Mode::from_raw_mode(stat.mode.into()))
+            .map_err(|errno| self.failed("set the mode of the copy of", path, errno))
     }
 
     fn vanished(&self, path: &[u8]) -> Result<()> {

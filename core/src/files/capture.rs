@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rustix::io::Errno;
 
 use super::cache::now_ns;
 use super::content::{Content, HashOnly, Outcome, Sink, read};
-use super::scan::{Found, Scan, lossy, scan};
+use super::scan::{Found, lossy, scan};
 use super::{Coverage, Scope, StatCache};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
 use crate::store::{Entry, EntryKind, Half, Session};
+use crate::sys::parallel;
 use crate::sys::tree::{Kind, Root, Stat, split};
 
 /// A captured tree.
@@ -112,14 +112,10 @@ fn read_tree(scope: &Scope, sink: &dyn Sink, cache: &mut StatCache, control: &Co
     let before = now_ns();
     let known = &*cache;
     let total = scan.found.len() as u64;
-    let items: Vec<Item> = scan
-        .found
-        .par_iter()
-        .map(|found| {
-            control.check()?;
-            take(&scan.root, found, sink, known)
-        })
-        .collect::<Result<_>>()?;
+    let items = parallel::map(&scan.found, |found| {
+        control.check()?;
+        take(&scan.root, found, sink, known)
+    })?;
     control.report("read files", total, total, Unit::Items);
 
     let mut taken = Vec::with_capacity(items.len());

@@ -143,6 +143,7 @@ pub(super) fn excludes(patterns: &[String]) -> Result<Gitignore> {
             .hint("use the syntax of .gitignore")
     };
     let mut builder = GitignoreBuilder::new("");
+    builder.allow_unclosed_class(false);
     for pattern in patterns {
         builder.add_line(None, pattern).map_err(|source| refuse(pattern, source))?;
     }

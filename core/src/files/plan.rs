@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde::{Deserialize, Serialize};
 
 use super::compare::{Disk, Guard, Known, Links, State};
@@ -12,6 +11,7 @@ use super::{Scope, StatCache};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::store::{ChunkId, Entry, EntryKind, Reader};
+use crate::sys::parallel;
 use crate::sys::tree::{Kind, Stat};
 
 /// What happens to one path.
@@ -59,7 +59,14 @@ pub struct Plan {
 ///
 /// # Errors
 /// `Corrupt` where the manifest cannot be read or names what no capture has, `Cancelled`, `Io`.
-pub fn plan(reader: &Reader, target: &ChunkId, target_scope: &Scope, scope: &Scope, cache: &mut StatCache, control: &Control) -> Result<Plan> {
+pub fn plan(
+    reader: &Reader,
+    target: &ChunkId,
+    target_scope: &Scope,
+    scope: &Scope,
+    cache: &mut StatCache,
+    control: &Control,
+) -> Result<Plan> {
     let entries = entries_of(reader, target)?;
     // The checkpoint's source list may name what is gone today: that is what the restore brings back.
     let disk = scan_existing(target_scope, control)?;
@@ -105,13 +112,10 @@ type Compared = (State, Option<Stat>);
 
 /// Compares every entry with the disk, in parallel.
 pub(super) fn compare_all(disk: &Disk<'_>, entries: &[Entry], control: &Control) -> Result<Vec<Compared>> {
-    entries
-        .par_iter()
-        .map(|entry| {
-            control.check()?;
-            disk.state(entry)
-        })
-        .collect()
+    parallel::map(entries, |entry| {
+        control.check()?;
+        disk.state(entry)
+    })
 }
 
 /// Verdicts of the checkpoint's own paths.
@@ -187,7 +191,9 @@ fn note(hash: &mut blake3::Hasher, path: &[u8], verdict: Verdict, stat: Option<&
         let times = if stat.kind == Kind::Folder { [0; 3] } else { [stat.size.cast_signed(), stat.mtime_ns, stat.ctime_ns] };
         hash.update(&stat.ino.to_le_bytes());
         hash.update(&stat.mode.to_le_bytes());
-        times.iter().for_each(|number| drop(hash.update(&number.to_le_bytes())));
+        for number in times {
+            hash.update(&number.to_le_bytes());
+        }
     }
 }
 

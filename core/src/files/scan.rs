@@ -25,9 +25,33 @@ const SMALL: u64 = 1 << 20;
 const MOST_RULES: u64 = 4 << 20;
 /// Folders of dependencies and build results: ignored files in them are not captured, however small.
 const BUILD_FOLDERS: &[&[u8]] = &[
-    b"node_modules", b"bower_components", b".venv", b"venv", b"target", b"dist", b"build", b"out", b"__pycache__", b".tox", b".nox",
-    b".mypy_cache", b".pytest_cache", b".ruff_cache", b".next", b".nuxt", b".svelte-kit", b".turbo", b".parcel-cache", b".cache", b".gradle",
-    b"coverage", b"Pods", b"DerivedData", b"_build", b".terraform", b".eggs",
+    b"node_modules",
+    b"bower_components",
+    b".venv",
+    b"venv",
+    b"target",
+    b"dist",
+    b"build",
+    b"out",
+    b"__pycache__",
+    b".tox",
+    b".nox",
+    b".mypy_cache",
+    b".pytest_cache",
+    b".ruff_cache",
+    b".next",
+    b".nuxt",
+    b".svelte-kit",
+    b".turbo",
+    b".parcel-cache",
+    b".cache",
+    b".gradle",
+    b"coverage",
+    b"Pods",
+    b"DerivedData",
+    b"_build",
+    b".terraform",
+    b".eggs",
 ];
 
 /// Whether everything below the root is in a capture, and if not what is missing and why.
@@ -141,9 +165,11 @@ impl Walker {
         }
         let full = self.scan.root.full(&top.path);
         match self.scan.root.stat(&top.path).map_err(|errno| Error::io("stat", &full, errno))? {
-            None => Err(Error::new(ErrorKind::NotFound, format!("source path {} does not exist in the worktree", lossy(&top.path).display()))
-                .with("path", lossy(&top.path).display())
-                .hint("make it, or take it out of source in .forklift.json")),
+            None => {
+                Err(Error::new(ErrorKind::NotFound, format!("source path {} does not exist in the worktree", lossy(&top.path).display()))
+                    .with("path", lossy(&top.path).display())
+                    .hint("make it, or take it out of source in .forklift.json"))
+            }
             Some(_) if excluded(&self.excludes, &top.path, false) => {
                 self.leave(&top.path, "excluded");
                 Ok(())
@@ -179,11 +205,10 @@ impl Walker {
             }
         }
         let mut rules = folder.rules.clone();
-        if self.whole && names.iter().any(|name| name == RULES) {
-            if let Some(content) = read_rules(&fd) {
-                rules = rules.with(path, &content);
-                self.scan.rules.add(path, rules.clone());
-            }
+        let has_rules = self.whole && names.iter().any(|name| name == RULES);
+        if let Some(content) = has_rules.then(|| read_rules(&fd)).flatten() {
+            rules = rules.with(path, &content);
+            self.scan.rules.add(path, rules.clone());
         }
         for name in names {
             let full = if path.is_empty() { name.clone() } else { [path.as_slice(), b"/", &name].concat() };

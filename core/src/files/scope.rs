@@ -146,6 +146,7 @@ pub(super) fn is_below(path: &[u8], above: &[u8]) -> bool {
 }
 
 fn normal(path: &Path) -> Vec<u8> {
-    let parts: Vec<&[u8]> = path.components().filter_map(|part| if let Component::Normal(name) = part { Some(name.as_bytes()) } else { None }).collect();
+    let parts: Vec<&[u8]> =
+        path.components().filter_map(|part| if let Component::Normal(name) = part { Some(name.as_bytes()) } else { None }).collect();
     parts.join(&b'/')
 }

@@ -6,6 +6,7 @@ pub mod id;
 pub mod lease;
 pub mod locale;
 pub mod lock;
+pub mod parallel;
 pub mod tree;
 pub mod xattr;
 pub mod identity;

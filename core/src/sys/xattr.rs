@@ -75,6 +75,5 @@ fn value(fd: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
 }
 
 fn captured(name: &[u8]) -> bool {
-    name.starts_with(b"user.")
-        || matches!(name, b"security.capability" | b"system.posix_acl_access" | b"system.posix_acl_default")
+    name.starts_with(b"user.") || matches!(name, b"security.capability" | b"system.posix_acl_access" | b"system.posix_acl_default")
 }

@@ -16,42 +16,45 @@ use crate::files::plan::Verdict;
 use crate::files::temporary;
 use crate::store::{Entry, EntryKind};
 use crate::sys;
-use crate::sys::tree::{Kind, split, stat_at, stat_open};
+use crate::sys::tree::{Kind, Stat, split, stat_at, stat_open};
 
 /// How often somebody may change the kind of what is at a path under our hands.
 const ATTEMPTS: usize = 8;
 
-/// Writes a file, link or pipe beside its path and brings it into place.
-pub(super) fn whole(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<bool> {
+/// Writes a file, link or pipe beside its path, brings it into place, and gives the stat it had beside.
+pub(super) fn whole(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<Option<Stat>> {
     let path = &entry.path;
     work.prepare_above(path)?;
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
     let (unfinished, ready) = temporary::pair(path)?;
     let written = write_beside(work, entry, &parent, &unfinished).and_then(|()| {
-        rustix::fs::renameat(&parent, &unfinished, &parent, &ready).map_err(|errno| work.failed("rename what was written beside", path, errno))
+        rustix::fs::renameat(&parent, &unfinished, &parent, &ready)
+            .map_err(|errno| work.failed("rename what was written beside", path, errno))
     });
     if let Err(error) = written {
         // What is left is worth nothing, and the next run removes it where this cannot.
         let _left = rustix::fs::unlinkat(&parent, &unfinished, AtFlags::empty());
         return Err(error);
     }
+    let written = stat_at(parent.as_fd(), &ready).map_err(|errno| work.failed("stat what was written beside", path, errno))?;
     bring_in(work, &parent, &ready, path)?;
     work.note(path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
-    Ok(true)
+    Ok(written)
 }
 
-/// Makes a path another name of the file that `leader` of the target is.
-pub(super) fn link(work: &mut Work<'_>, entry: &Entry, leader: usize, state: State) -> Result<bool> {
+/// Makes a path another name of the file that `leader` of the target is, and gives the stat it had beside; nothing where it
+/// is one already.
+pub(super) fn link(work: &mut Work<'_>, entry: &Entry, leader: usize, state: State) -> Result<Option<Stat>> {
     let path = &entry.path;
     work.prepare_above(path)?;
-    let Some(first) = work.target.get(leader).map(|entry| entry.path.clone()) else { return Ok(false) };
+    let Some(first) = work.target.get(leader).map(|entry| entry.path.clone()) else { return Ok(None) };
     let identity = |path: &[u8]| {
         let stat = work.root.stat(path).map_err(|errno| work.failed("stat", path, errno))?;
         Ok::<_, Error>(stat.filter(|stat| stat.kind == Kind::File).map(|stat| (stat.dev, stat.ino)))
     };
     let (own, wanted) = (identity(path)?, identity(&first)?);
     if own.is_some() && own == wanted {
-        return Ok(false);
+        return Ok(None);
     }
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
     let from = work.root.parent(&first).map_err(|errno| work.failed("open the folder of", &first, errno))?;
@@ -62,18 +65,19 @@ pub(super) fn link(work: &mut Work<'_>, entry: &Entry, leader: usize, state: Sta
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::XDEV | Errno::NOENT) => return whole(work, entry, state),
         Err(errno) => return Err(work.failed("link", path, errno)),
     }
+    let written = stat_at(parent.as_fd(), &ready).map_err(|errno| work.failed("stat what was written beside", path, errno))?;
     bring_in(work, &parent, &ready, path)?;
     work.note(path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
-    Ok(true)
+    Ok(written)
 }
 
 /// Sets owner, mode and attributes of what is in place already.
-pub(super) fn metadata(work: &mut Work<'_>, entry: &Entry) -> Result<bool> {
+pub(super) fn metadata(work: &mut Work<'_>, entry: &Entry) -> Result<()> {
     let path = &entry.path;
     work.open_above(path)?;
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
     let name = split(path).1;
-    let Some(stat) = stat_at(parent.as_fd(), name).map_err(|errno| work.failed("stat", path, errno))? else { return Ok(false) };
+    let Some(stat) = stat_at(parent.as_fd(), name).map_err(|errno| work.failed("stat", path, errno))? else { return Ok(()) };
     if (stat.uid, stat.gid) != (entry.uid, entry.gid) {
         let (uid, gid) = owner(entry);
         allowed(rustix::fs::chownat(&parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW))
@@ -97,7 +101,7 @@ pub(super) fn metadata(work: &mut Work<'_>, entry: &Entry) -> Result<bool> {
     }
     let verdict = work.verdicts.get(path.as_slice()).copied().unwrap_or(Verdict::Restore);
     work.note(path, verdict);
-    Ok(false)
+    Ok(())
 }
 
 fn write_beside(work: &Work<'_>, entry: &Entry, parent: &OwnedFd, name: &[u8]) -> Result<()> {

@@ -5,7 +5,6 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rustix::io::Errno;
 
 use super::work::Work;
@@ -14,6 +13,7 @@ use crate::files::compare::State;
 use crate::progress::Unit;
 use crate::store::{ChunkRef, Entry, EntryKind, Reader};
 use crate::sys;
+use crate::sys::parallel;
 
 /// Above so many files one sync of the file system is cheaper than one of each file.
 pub(super) const MANY: usize = 16;
@@ -36,13 +36,14 @@ pub(super) fn stage(work: &Work<'_>) -> Result<u64> {
         .collect();
     let many = needed.len() > MANY;
     let bytes = AtomicU64::new(0);
-    needed.par_iter().try_for_each(|entry| {
+    parallel::map(&needed, |entry| {
         work.control.check()?;
         let EntryKind::File { size, chunks, holes, .. } = &entry.kind else { return Ok(()) };
         let path = staged(work.staging, &entry.path);
         sys::fs::remove_file(&path)?;
         let file = sys::fs::create_new(&path, 0o600)?;
-        write_content(work.reader, &file, &path, chunks, holes, *size).map_err(|error| error.while_doing(format!("stage {}", lossy(entry))))?;
+        write_content(work.reader, &file, &path, chunks, holes, *size)
+            .map_err(|error| error.while_doing(format!("stage {}", lossy(entry))))?;
         if !many {
             work.syncs.file(&file, &path)?;
         }
@@ -78,7 +79,9 @@ pub(super) fn write_content(reader: &Reader, file: &File, path: &Path, chunks: &
                     let piece = usize::try_from(from - offset).ok().zip(usize::try_from(length).ok());
                     let piece = piece.and_then(|(from, length)| bytes.get(from..from + length)).unwrap_or_default();
                     let mut out = file;
-                    out.seek(SeekFrom::Start(from)).and_then(|_| out.write_all(piece)).map_err(|source| Error::io("write", path, source))?;
+                    out.seek(SeekFrom::Start(from))
+                        .and_then(|_| out.write_all(piece))
+                        .map_err(|source| Error::io("write", path, source))?;
                 }
             }
             offset = end;

@@ -60,7 +60,9 @@ fn clear_leftovers(work: &mut Work<'_>) -> Result<()> {
             // Where there are no leases this is the second look, and enough.
             match examine(work, &parent, &name, &path)? {
                 Fate::Removed => {}
-                Fate::Unsure => rustix::fs::unlinkat(&parent, &name, AtFlags::empty()).map_err(|errno| work.failed("remove", &path, errno))?,
+                Fate::Unsure => {
+                    rustix::fs::unlinkat(&parent, &name, AtFlags::empty()).map_err(|errno| work.failed("remove", &path, errno))?
+                }
                 Fate::Edited => keep(work, &parent, &name, &path)?,
             }
         }
@@ -150,7 +152,8 @@ pub(super) fn clear_folder(work: &mut Work<'_>, path: &[u8], stat: &Stat) -> Res
     Ok(())
 }
 
-/// Brings every path of the target into place and gives those that were written, with their stat.
+/// Brings every path of the target into place and gives those that were written, with the stat that only
+/// somebody else's edit can have changed.
 fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
     let (wanted, on_disk) = (work.leaders(), work.leaders_on_disk());
     let mut placed = Vec::new();
@@ -159,18 +162,23 @@ fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
         work.control.check()?;
         let (Some(entry), Some((state, _))) = (work.target.get(own).cloned(), work.states.get(own).copied()) else { continue };
         let written = match &entry.kind {
-            EntryKind::Socket => false,
-            EntryKind::Folder => make_folder(work, &entry, state)?,
+            EntryKind::Socket => None,
+            EntryKind::Folder => {
+                make_folder(work, &entry, state)?;
+                None
+            }
             EntryKind::File { .. } if leader != own => super::place::link(work, &entry, leader, state)?,
             _ => match state {
-                State::Same if leader == disk_leader => false,
-                State::Metadata if leader == disk_leader => super::place::metadata(work, &entry)?,
+                State::Same if leader == disk_leader => None,
+                State::Metadata if leader == disk_leader => {
+                    super::place::metadata(work, &entry)?;
+                    None
+                }
                 _ => super::place::whole(work, &entry, state)?,
             },
         };
-        if written {
-            let stat = work.root.stat(&entry.path).map_err(|errno| work.failed("stat", &entry.path, errno))?;
-            placed.extend(stat.map(|stat| (own, stat)));
+        if let Some(stat) = written {
+            placed.push((own, stat));
             work.control.report("install files", own as u64 + 1, total, Unit::Items);
         }
     }
@@ -178,10 +186,10 @@ fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
 }
 
 /// A folder is made for us alone; its own mode comes last.
-fn make_folder(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<bool> {
+fn make_folder(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<()> {
     let path = &entry.path;
     if matches!(state, State::Same | State::Metadata) {
-        return Ok(false);
+        return Ok(());
     }
     work.prepare_above(path)?;
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
@@ -198,20 +206,19 @@ fn make_folder(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<bool>
     }
     work.touched.insert(split(path).0.to_vec());
     work.note(path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
-    Ok(true)
+    Ok(())
 }
 
 /// Modes, owners and attributes of folders, children first; and the modes of folders that were opened for a while.
 fn finish_folders(work: &mut Work<'_>) -> Result<()> {
-    let folders = work.target.iter().zip(&work.states).filter(|(entry, (state, _))| entry.kind == EntryKind::Folder && *state != State::Same);
+    let folders =
+        work.target.iter().zip(&work.states).filter(|(entry, (state, _))| entry.kind == EntryKind::Folder && *state != State::Same);
     let mut folders: BTreeMap<Vec<u8>, Entry> = folders.map(|(entry, _)| (entry.path.clone(), entry.clone())).collect();
     // To get at a folder those above it may have to be opened again: they come after it.
     while let Some(path) = folders.keys().next_back().max(work.opened.keys().next_back()).cloned() {
         let mode = work.opened.remove(&path);
         match (folders.remove(&path), mode) {
-            (Some(entry), _) => {
-                super::place::metadata(work, &entry)?;
-            }
+            (Some(entry), _) => super::place::metadata(work, &entry)?,
             (None, Some(mode)) => match crate::sys::tree::chmod(&work.root, &path, mode) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(work.failed("set the mode of", &path, errno)),

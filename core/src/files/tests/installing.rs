@@ -26,7 +26,7 @@ fn a_tree_comes_back_exactly() {
 
     lab.write("edit", "after!");
     fs::remove_file(lab.at("remove")).expect("remove");
-    fs::remove_dir_all(lab.at("dir/inner")).expect("remove");
+    clear(lab.at("dir/inner"));
     lab.write("added/new", "new");
     fs::remove_file(lab.at("becomes-folder")).expect("remove");
     lab.write("becomes-folder/y", "y");
@@ -120,9 +120,9 @@ fn case_16_ignored_files_survive_or_come_back() {
 #[test]
 fn case_31_33_newer_files_go_and_empty_folders_come_back() {
     let mut lab = Lab::new();
-    fs::create_dir_all(lab.at("empty/nested")).expect("folders");
+    make(lab.at("empty/nested"));
     let target = lab.capture();
-    fs::remove_dir_all(lab.at("empty")).expect("remove");
+    clear(lab.at("empty"));
     lab.write("newer/file", "x");
     lab.restore(&target);
     assert_eq!(lab.listing().into_keys().collect::<Vec<_>>(), [PathBuf::from("empty"), PathBuf::from("empty/nested")]);
@@ -174,8 +174,17 @@ fn case_38_39_modes_come_back_before_the_content_shows() {
 fn case_41_odd_names() {
     let mut lab = Lab::new();
     let long = "l".repeat(255);
-    let names: [&[u8]; 9] =
-        [b"new\nline", b"\"quoted\" 'name'", b"\xff\xfe not utf-8", "漢字".as_bytes(), "🦀".as_bytes(), long.as_bytes(), b"-rf", b"a\\b", b" space "];
+    let names: [&[u8]; 9] = [
+        b"new\nline",
+        b"\"quoted\" 'name'",
+        b"\xff\xfe not utf-8",
+        "漢字".as_bytes(),
+        "🦀".as_bytes(),
+        long.as_bytes(),
+        b"-rf",
+        b"a\\b",
+        b" space ",
+    ];
     for name in names {
         put(&lab.root().join(OsStr::from_bytes(name)), name);
     }
@@ -203,7 +212,7 @@ fn case_43_a_planted_link_leads_nowhere() {
     let (before, target) = (lab.listing(), lab.capture());
     fs::remove_file(lab.at("file")).expect("remove");
     symlink(outside.path().join("file"), lab.at("file")).expect("link");
-    fs::remove_dir_all(lab.at("dir")).expect("remove");
+    clear(lab.at("dir"));
     symlink(outside.path(), lab.at("dir")).expect("link");
     lab.restore(&target);
     assert_eq!(lab.listing(), before);
@@ -219,7 +228,7 @@ fn case_43_a_link_above_a_selected_path_is_refused_before_anything_is_touched() 
     lab.write("plain", "one");
     let scope = Scope { source: Some(vec!["dir/file".into(), "plain".into()]), ..lab.scope() };
     let target = lab.capture_scope(&scope);
-    fs::remove_dir_all(lab.at("dir")).expect("remove");
+    clear(lab.at("dir"));
     symlink(outside.path(), lab.at("dir")).expect("link");
     lab.write("plain", "two");
     let safety = lab.capture_scope(&Scope { source: Some(vec!["plain".into()]), ..lab.scope() });
@@ -341,7 +350,7 @@ fn a_selected_path_that_is_gone_today_is_made_again() {
     lab.write("deep/down/file", "x");
     let scope = Scope { source: Some(vec!["deep/down".into()]), ..lab.scope() };
     let target = lab.capture_scope(&scope);
-    fs::remove_dir_all(lab.at("deep")).expect("remove");
+    clear(lab.at("deep"));
     assert_eq!(verdicts(&lab.plan(&target).items).into_keys().collect::<Vec<_>>(), ["deep/down", "deep/down/file"]);
     let safety = lab.capture();
     lab.install(&target, &safety);

@@ -18,7 +18,9 @@ use crate::store::{Half, Reader, Ref, RefKind, Store};
 
 /// A worktree, a store and the folders that a restore needs; all removed at the end.
 pub(super) struct Lab {
-    folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
+    root: PathBuf,
+    base: PathBuf,
     pub(super) store: Store,
     pub(super) cache: StatCache,
 }
@@ -26,14 +28,20 @@ pub(super) struct Lab {
 impl Lab {
     pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().expect("folder");
-        let real = folder.path().canonicalize().expect("real path");
-        fs::create_dir(real.join("work")).expect("worktree");
-        let store = Store::create(&real.join("store")).expect("store");
-        Self { folder, store, cache: StatCache::default() }
+        let base = folder.path().canonicalize().expect("real path");
+        let lab = Self::on(&base, &base);
+        Self { _folder: Some(folder), ..lab }
+    }
+
+    /// With the worktree in one folder, and the store and all else in another.
+    pub(super) fn on(work: &Path, base: &Path) -> Self {
+        fs::create_dir(work.join("work")).expect("worktree");
+        let store = Store::open_or_create(&base.join("store")).expect("store");
+        Self { _folder: None, root: work.join("work"), base: base.to_owned(), store, cache: StatCache::default() }
     }
 
     pub(super) fn root(&self) -> PathBuf {
-        self.folder.path().canonicalize().expect("real path").join("work")
+        self.root.clone()
     }
 
     pub(super) fn at(&self, path: &str) -> PathBuf {
@@ -41,7 +49,7 @@ impl Lab {
     }
 
     pub(super) fn kept(&self) -> PathBuf {
-        self.folder.path().join("kept")
+        self.base.join("kept")
     }
 
     pub(super) fn scope(&self) -> Scope {
@@ -50,7 +58,7 @@ impl Lab {
 
     pub(super) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.at(path);
-        fs::create_dir_all(path.parent().expect("parent")).expect("folders");
+        make(path.parent().expect("parent"));
         put(&path, content.as_ref());
     }
 
@@ -90,13 +98,20 @@ impl Lab {
         plan(&reader, &captured.half.root, &scope, today, &mut self.cache, &Control::silent()).expect("plan")
     }
 
-    pub(super) fn request<'a>(&self, reader: &'a Reader, scope: &'a Scope, target: &Captured, safety: &Captured, folders: &'a [PathBuf; 2]) -> InstallRequest<'a> {
+    pub(super) fn request<'a>(
+        &self,
+        reader: &'a Reader,
+        scope: &'a Scope,
+        target: &Captured,
+        safety: &Captured,
+        folders: &'a [PathBuf; 2],
+    ) -> InstallRequest<'a> {
         let [staging, kept] = folders;
         InstallRequest { reader, scope, target: target.half.root, safety: safety.half.root, staging, kept }
     }
 
     pub(super) fn folders(&self) -> [PathBuf; 2] {
-        [self.folder.path().join("staging"), self.kept()]
+        [self.base.join("staging"), self.kept()]
     }
 
     /// Captures what is there, and makes it the checkpoint.
@@ -133,6 +148,21 @@ pub(super) fn reference(half: &Half) -> Ref {
         facts: serde_json::Value::Null,
         boot_id: String::new(),
     }
+}
+
+/// In memory where this machine has such a place: for trees of many names.
+pub(super) fn quick_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("folder")
+}
+
+/// A folder with those above it.
+pub(super) fn make(path: impl AsRef<Path>) {
+    crate::sys::fs::make_folder(path.as_ref(), 0o755).expect("folder");
+}
+
+/// Removes a folder with all below it.
+pub(super) fn clear(path: impl AsRef<Path>) {
+    crate::sys::fs::remove_tree(path.as_ref()).expect("remove");
 }
 
 pub(super) fn put(path: &Path, content: &[u8]) {

@@ -12,7 +12,7 @@ fn tree() -> (tempfile::TempDir, Scope) {
 
 fn write(scope: &Scope, path: &str, content: &[u8]) {
     let path = scope.root.join(path);
-    fs::create_dir_all(path.parent().expect("parent")).expect("folders");
+    make(path.parent().expect("parent"));
     put(&path, content);
 }
 
@@ -96,7 +96,7 @@ fn case_58_home_and_root_are_refused() {
     let (_folder, scope) = tree();
     let check = |root: &Path, home: &Path| Scope { root: root.to_owned(), ..Scope::default() }.check(Some(home));
     let home = scope.root.join("home");
-    fs::create_dir_all(home.join("project")).expect("folders");
+    make(home.join("project"));
     assert!(check(&home.join("project"), &home).is_ok());
     for refused in [home.as_path(), &scope.root, Path::new("/"), Path::new("relative")] {
         let error = check(refused, &home).expect_err("refused");
@@ -111,7 +111,7 @@ fn case_58_home_and_root_are_refused() {
 #[test]
 fn source_paths_and_patterns_that_are_not_allowed() {
     let (_folder, scope) = tree();
-    fs::create_dir_all(scope.root.join("real/x")).expect("folders");
+    make(scope.root.join("real/x"));
     std::os::unix::fs::symlink("real", scope.root.join("link")).expect("link");
     let check = |source: &str| Scope { source: Some(vec![source.into()]), ..scope.clone() }.check(None);
     for good in ["real", "./real/x", "real/", "not/there/yet", "link", "."] {
@@ -136,7 +136,8 @@ fn a_root_that_is_gone_is_an_error_and_not_an_empty_tree() {
 
 #[test]
 fn depth_500_and_10_000_empty_folders() {
-    let (_folder, scope) = tree();
+    let folder = quick_folder();
+    let scope = Scope { root: folder.path().to_owned(), ..Scope::default() };
     let mut deep = scope.root.clone();
     for level in 0..500 {
         deep.push(format!("level-{level}"));
