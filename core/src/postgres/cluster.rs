@@ -65,13 +65,21 @@ impl ClusterFacts {
         })?;
         let text = String::from_utf8_lossy(&text).trim().to_owned();
         let major: u32 = text.parse().map_err(|_| {
-            Error::new(ErrorKind::PostgresMismatch, format!("{} says {text:?}", path.display())).with("path", path.display()).hint("forklift works with Postgres 13 to 18")
+            Error::new(ErrorKind::PostgresMismatch, format!("{} says {text:?}", path.display()))
+                .with("path", path.display())
+                .hint("forklift works with Postgres 13 to 18")
         })?;
         if major != installation.version.major {
             return Err(other_major(&format!("the cluster in {}", data.display()), major, installation));
         }
         let control = ControlFile::read(data)?;
-        Ok(Self { version: Version { major, minor: installation.version.minor }, control, locales: Vec::new(), extensions: Vec::new(), preload: preload(data)? })
+        Ok(Self {
+            version: Version { major, minor: installation.version.minor },
+            control,
+            locales: Vec::new(),
+            extensions: Vec::new(),
+            preload: preload(data)?,
+        })
     }
 
     /// Whether `installation` can run such a cluster; warnings where it can but results may differ (collation version, an older extension).
@@ -97,13 +105,22 @@ impl ClusterFacts {
     fn check_control(&self, installation: &Installation) -> Result<()> {
         let control = &self.control;
         if let Some(expected) = catalog_version_of(installation.version.major).filter(|expected| *expected != control.catalog_version) {
-            return Err(mismatch(format!("the cluster has catalog version {}, and {} in {} has {expected}", control.catalog_version, installation.version, installation.bin.display()))
-                .hint("start it with the build that made it, or move its rows with pg_dump"));
+            return Err(mismatch(format!(
+                "the cluster has catalog version {}, and {} in {} has {expected}",
+                control.catalog_version,
+                installation.version,
+                installation.bin.display()
+            ))
+            .hint("start it with the build that made it, or move its rows with pg_dump"));
         }
         // Those of a stock build; a build with others says so in pg_config's configure line.
         let configure = config_text(installation);
         let built = |option: &str, usual: u32, unit: u32| {
-            configure.as_deref().and_then(|line| option_of(line, option)).and_then(|value| value.parse::<u32>().ok()).map_or(usual, |value| value.saturating_mul(unit))
+            configure
+                .as_deref()
+                .and_then(|line| option_of(line, option))
+                .and_then(|value| value.parse::<u32>().ok())
+                .map_or(usual, |value| value.saturating_mul(unit))
         };
         let block = built("--with-blocksize", 8192, 1024);
         let segment_blocks = configure
@@ -111,7 +128,11 @@ impl ClusterFacts {
             .and_then(|line| option_of(line, "--with-segsize-blocks").and_then(|value| value.parse().ok()).filter(|blocks| *blocks > 0))
             .unwrap_or_else(|| built("--with-segsize", 1 << 30, 1 << 30) / block.max(1));
         let wal_block = built("--with-wal-blocksize", 8192, 1024);
-        let sizes = [("block size", control.block_size, block), ("blocks per relation segment", control.segment_blocks, segment_blocks), ("WAL block size", control.wal_block_size, wal_block)];
+        let sizes = [
+            ("block size", control.block_size, block),
+            ("blocks per relation segment", control.segment_blocks, segment_blocks),
+            ("WAL block size", control.wal_block_size, wal_block),
+        ];
         for (what, has, can) in sizes {
             if has != can {
                 return Err(mismatch(format!("the cluster has {what} {has}, and the build in {} has {can}", installation.bin.display()))
@@ -134,12 +155,18 @@ impl ClusterFacts {
             }
             match (database.provider.as_str(), has_icu(installation)) {
                 ("i", Some(false)) => {
-                    return Err(mismatch(format!("database {name} uses ICU locale {:?}, and the Postgres in {} was built without ICU", database.locale, installation.bin.display()))
-                        .with("database", name)
-                        .with("locale", &database.locale)
-                        .hint("use a build with ICU, such as the distribution's server package"));
+                    return Err(mismatch(format!(
+                        "database {name} uses ICU locale {:?}, and the Postgres in {} was built without ICU",
+                        database.locale,
+                        installation.bin.display()
+                    ))
+                    .with("database", name)
+                    .with("locale", &database.locale)
+                    .hint("use a build with ICU, such as the distribution's server package"));
                 }
-                ("i", None) => warnings.push(format!("database {name} uses ICU locale {:?}; whether this build has ICU is not known", database.locale)),
+                ("i", None) => {
+                    warnings.push(format!("database {name} uses ICU locale {:?}; whether this build has ICU is not known", database.locale))
+                }
                 ("c", _) => {
                     if let (Some(recorded), Some(ours)) = (&database.version, locale::library_version())
                         && *recorded != ours
@@ -165,7 +192,10 @@ impl ClusterFacts {
                     missing.insert(format!("{name} {version} (database {database})"));
                 }
                 Some(one) if one.version.as_ref().is_some_and(|ours| is_older(ours, version)) => {
-                    warnings.push(format!("database {database} has extension {name} {version}, and this build offers {}", one.version.as_deref().unwrap_or_default()));
+                    warnings.push(format!(
+                        "database {database} has extension {name} {version}, and this build offers {}",
+                        one.version.as_deref().unwrap_or_default()
+                    ));
                 }
                 Some(_) => {}
             }
@@ -174,9 +204,13 @@ impl ClusterFacts {
             return Ok(());
         }
         let names: Vec<String> = missing.into_iter().collect();
-        Err(mismatch(format!("the Postgres in {} lacks extensions that the cluster uses: {}", installation.bin.display(), names.join(", ")))
-            .with("extensions", names.join(", "))
-            .hint("install their packages for this Postgres and try again"))
+        Err(mismatch(format!(
+            "the Postgres in {} lacks extensions that the cluster uses: {}",
+            installation.bin.display(),
+            names.join(", ")
+        ))
+        .with("extensions", names.join(", "))
+        .hint("install their packages for this Postgres and try again"))
     }
 
     fn check_preload(&self, installation: &Installation) -> Result<()> {
@@ -190,9 +224,13 @@ impl ClusterFacts {
         if missing.is_empty() {
             return Ok(());
         }
-        Err(mismatch(format!("shared_preload_libraries names {}, which the Postgres in {} does not have", missing.join(", "), installation.bin.display()))
-            .with("libraries", missing.join(", "))
-            .hint("install the extensions' packages for this Postgres, or remove them from shared_preload_libraries"))
+        Err(mismatch(format!(
+            "shared_preload_libraries names {}, which the Postgres in {} does not have",
+            missing.join(", "),
+            installation.bin.display()
+        ))
+        .with("libraries", missing.join(", "))
+        .hint("install the extensions' packages for this Postgres, or remove them from shared_preload_libraries"))
     }
 }
 
@@ -224,7 +262,11 @@ fn config_text(installation: &Installation) -> Option<String> {
 
 /// Value of `option` in a line of `'--with-x=1' '--with-y'`.
 fn option_of(configure: &str, option: &str) -> Option<String> {
-    configure.split_whitespace().map(|word| word.trim_matches('\'')).find_map(|word| word.strip_prefix(option)?.strip_prefix('=')).map(str::to_owned)
+    configure
+        .split_whitespace()
+        .map(|word| word.trim_matches('\''))
+        .find_map(|word| word.strip_prefix(option)?.strip_prefix('='))
+        .map(str::to_owned)
 }
 
 /// 16 made ICU the default; meson's builds have no configure line.

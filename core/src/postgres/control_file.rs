@@ -151,9 +151,12 @@ impl ControlFile {
                 // A file whose first bytes are damaged is not one of another version.
                 let known = control_version > 0 && control_version < 100_000;
                 return Err(if known {
-                    Error::new(ErrorKind::PostgresMismatch, format!("pg_control has version {control_version}, which this forklift does not know"))
-                        .with("control_version", control_version)
-                        .hint("forklift works with Postgres 13 to 18")
+                    Error::new(
+                        ErrorKind::PostgresMismatch,
+                        format!("pg_control has version {control_version}, which this forklift does not know"),
+                    )
+                    .with("control_version", control_version)
+                    .hint("forklift works with Postgres 13 to 18")
                 } else {
                     corrupt("its version is not a number of Postgres")
                 });
@@ -215,5 +218,6 @@ impl Fields<'_> {
 }
 
 fn corrupt(why: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("pg_control is damaged: {why}")).hint("restore a checkpoint, or pg_control from a backup of the same cluster")
+    Error::new(ErrorKind::Corrupt, format!("pg_control is damaged: {why}"))
+        .hint("restore a checkpoint, or pg_control from a backup of the same cluster")
 }

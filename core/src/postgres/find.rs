@@ -52,7 +52,8 @@ pub fn choose(environment: &Environment, major: Option<u32>) -> Result<Installat
     if let Some(named) = environment.get("FORKLIFT_POSTGRES")
         && !found.iter().any(|one| one.origin == Origin::Explicit)
     {
-        let reason = broken.into_iter().next().map_or_else(|| Error::new(ErrorKind::PostgresNotFound, "it was not examined"), |(_, reason)| reason);
+        let reason =
+            broken.into_iter().next().map_or_else(|| Error::new(ErrorKind::PostgresNotFound, "it was not examined"), |(_, reason)| reason);
         return Err(reason.while_doing(format!("FORKLIFT_POSTGRES names {}", Path::new(named).display())));
     }
     let seen: Vec<String> = found.iter().map(|one| format!("{} in {}", one.version, one.bin.display())).collect();
@@ -62,7 +63,11 @@ pub fn choose(environment: &Environment, major: Option<u32>) -> Result<Installat
     let wanted = major.map_or_else(|| "Postgres (13 to 18)".to_owned(), |major| format!("Postgres {major}"));
     let failed = broken.iter().map(|(path, reason)| format!("{}: {}", path.display(), reason.message()));
     let seen: Vec<String> = seen.into_iter().chain(failed).collect();
-    let seen = if seen.is_empty() { "nothing in FORKLIFT_POSTGRES, PATH, the distribution's folders, Homebrew and the data folder".to_owned() } else { seen.join("; ") };
+    let seen = if seen.is_empty() {
+        "nothing in FORKLIFT_POSTGRES, PATH, the distribution's folders, Homebrew and the data folder".to_owned()
+    } else {
+        seen.join("; ")
+    };
     let install = major.map_or_else(String::new, |major| format!(" {major}"));
     Err(Error::new(ErrorKind::PostgresNotFound, format!("no usable {wanted} was found: {seen}"))
         .hint(format!("run `forklift postgres install{install}`, or install the distribution's server package and name its bin folder with FORKLIFT_POSTGRES if it is not found")))
@@ -107,7 +112,8 @@ impl Search {
     /// `postgres` on PATH is followed to where it lies; a distribution's wrappers have only `pg_config` there, which says where the programs are.
     fn on_path(&mut self, environment: &Environment) {
         for folder in environment.path() {
-            if let Some(bin) = std::fs::canonicalize(folder.join("postgres")).ok().and_then(|program| program.parent().map(Path::to_owned)) {
+            if let Some(bin) = std::fs::canonicalize(folder.join("postgres")).ok().and_then(|program| program.parent().map(Path::to_owned))
+            {
                 self.add(&bin, Origin::Path);
             }
             if let Some(bin) = config(&folder, "--bindir", None) {

@@ -71,7 +71,8 @@ fn make(installation: &Installation, run_as: &RunAs, data: &Path, arguments: &[S
 
 fn failure(data: &Path, tail: &str) -> Error {
     let full = tail.contains("No space left on device") || tail.contains("Disk quota exceeded");
-    let error = Error::new(if full { ErrorKind::NoSpace } else { ErrorKind::Command }, format!("initdb of {} failed: {tail}", data.display()));
+    let error =
+        Error::new(if full { ErrorKind::NoSpace } else { ErrorKind::Command }, format!("initdb of {} failed: {tail}", data.display()));
     let error = error.with("path", data.display());
     if full { error.hint(format!("free space on the file system of {} and try again", data.display())) } else { error }
 }
@@ -94,7 +95,13 @@ fn arguments(installation: &Installation, options: &InitOptions) -> Result<Vec<S
         return Err(Error::new(ErrorKind::InvalidArgument, format!("{name:?} cannot be the name of a superuser"))
             .hint("1 to 63 bytes, no control characters, not beginning with pg_"));
     }
-    let mut arguments = vec!["--encoding=UTF8".to_owned(), format!("--username={name}"), "--auth-local=trust".to_owned(), "--auth-host=reject".to_owned(), "--no-sync".to_owned()];
+    let mut arguments = vec![
+        "--encoding=UTF8".to_owned(),
+        format!("--username={name}"),
+        "--auth-local=trust".to_owned(),
+        "--auth-host=reject".to_owned(),
+        "--no-sync".to_owned(),
+    ];
     arguments.extend(locale_arguments(&options.locale, major, locale::exists)?);
     if major >= 14 {
         arguments.push("--no-instructions".to_owned());
@@ -106,7 +113,8 @@ fn arguments(installation: &Installation, options: &InitOptions) -> Result<Vec<S
     }
     if let Some(size) = options.wal_segment_mib {
         if !size.is_power_of_two() || size > 1024 {
-            return Err(Error::new(ErrorKind::InvalidArgument, format!("a WAL segment of {size} MiB is not possible")).hint("a power of two from 1 to 1024"));
+            return Err(Error::new(ErrorKind::InvalidArgument, format!("a WAL segment of {size} MiB is not possible"))
+                .hint("a power of two from 1 to 1024"));
         }
         arguments.push(format!("--wal-segsize={size}"));
     }

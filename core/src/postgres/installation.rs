@@ -91,9 +91,12 @@ impl Installation {
                 .hint("forklift works with Postgres 13 to 18"));
         }
         let share = find_share(bin, version.major, library_path.as_deref()).ok_or_else(|| {
-            Error::new(ErrorKind::PostgresNotFound, format!("the share folder of the Postgres in {} (with postgres.bki) was not found", bin.display()))
-                .with("path", bin.display())
-                .hint("reinstall the server package of Postgres, or run `forklift postgres install`")
+            Error::new(
+                ErrorKind::PostgresNotFound,
+                format!("the share folder of the Postgres in {} (with postgres.bki) was not found", bin.display()),
+            )
+            .with("path", bin.display())
+            .hint("reinstall the server package of Postgres, or run `forklift postgres install`")
         })?;
         Ok(Self { bin: bin.to_owned(), library_path, share, version, origin })
     }
@@ -126,7 +129,9 @@ impl Installation {
         let mut extensions = Vec::new();
         for file in names {
             // `name--1.0.control` overrides settings of one version and is no extension of its own.
-            let Some(name) = file.to_str().and_then(|file| file.strip_suffix(".control")).filter(|name| !name.contains("--")) else { continue };
+            let Some(name) = file.to_str().and_then(|file| file.strip_suffix(".control")).filter(|name| !name.contains("--")) else {
+                continue;
+            };
             let text = fs::read(&folder.join(&file))?;
             extensions.push(Extension { name: name.to_owned(), version: setting(&String::from_utf8_lossy(&text), "default_version") });
         }
@@ -139,14 +144,18 @@ impl Installation {
     pub fn modules(&self) -> Option<PathBuf> {
         let by_config = config(&self.bin, "--pkglibdir", self.library_path.as_deref());
         let beside = ["../lib/postgresql", "../lib/pgsql", "../lib"].map(|relative| self.bin.join(relative));
-        by_config.into_iter().chain(beside).find(|folder| ["so", "dylib"].iter().any(|ending| folder.join(format!("plpgsql.{ending}")).exists()))
+        by_config
+            .into_iter()
+            .chain(beside)
+            .find(|folder| ["so", "dylib"].iter().any(|ending| folder.join(format!("plpgsql.{ending}")).exists()))
     }
 }
 
 /// Reads one setting of a file in the form of postgresql.conf: `name = 'value'`; the last one counts.
 pub(super) fn setting(text: &str, name: &str) -> Option<String> {
     let line = |line: &str| {
-        let rest = line.trim_start().get(..name.len()).filter(|head| head.eq_ignore_ascii_case(name)).and(line.trim_start().get(name.len()..))?;
+        let rest =
+            line.trim_start().get(..name.len()).filter(|head| head.eq_ignore_ascii_case(name)).and(line.trim_start().get(name.len()..))?;
         let rest = rest.strip_prefix(|next: char| next.is_whitespace() || next == '=')?.trim_start();
         let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
         let Some(quoted) = rest.strip_prefix('\'') else {
@@ -178,7 +187,11 @@ pub(super) fn answer(path: &Path, option: &str, library_path: Option<&Path>) -> 
         let why = error.os().map_or_else(|| error.message().to_owned(), |number| std::io::Error::from_raw_os_error(number).to_string());
         does_not_answer(path, &why).because(error)
     })?;
-    if outcome.status.success() { Ok(outcome.stdout) } else { Err(does_not_answer(path, &format!("{}: {}", outcome.status, outcome.tail()))) }
+    if outcome.status.success() {
+        Ok(outcome.stdout)
+    } else {
+        Err(does_not_answer(path, &format!("{}: {}", outcome.status, outcome.tail())))
+    }
 }
 
 /// Variable by which the loader is told where an installation keeps its shared libraries.
@@ -218,7 +231,10 @@ fn find_share(bin: &Path, major: u32, library_path: Option<&Path>) -> Option<Pat
     let beside = bin.parent().map(|root| root.join("share"));
     let below = beside.into_iter().flat_map(|share| {
         let versioned = [format!("postgresql/{major}"), format!("postgresql{major}"), format!("postgresql@{major}")];
-        [share.clone(), share.join("postgresql"), share.join("pgsql")].into_iter().chain(versioned.map(|name| share.join(name))).collect::<Vec<_>>()
+        [share.clone(), share.join("postgresql"), share.join("pgsql")]
+            .into_iter()
+            .chain(versioned.map(|name| share.join(name)))
+            .collect::<Vec<_>>()
     });
     let system = PathBuf::from(format!("/usr/share/postgresql/{major}"));
     config(bin, "--sharedir", library_path).into_iter().chain(below).chain([system]).find(|share| {

@@ -24,8 +24,17 @@ pub(super) struct Layout {
 const EMPTIED: &[&str] = &["pg_dynshmem", "pg_notify", "pg_serial", "pg_snapshots", "pg_stat_tmp", "pg_subtrans"];
 
 /// Files of a running server, leftovers, and what the copy adds itself.
-const LEFT_OUT: &[&str] =
-    &["postmaster.pid", "postmaster.opts", "current_logfiles", "current_logfiles.tmp", "postgresql.auto.conf.tmp", "backup_label", "tablespace_map", "recovery.signal", "standby.signal"];
+const LEFT_OUT: &[&str] = &[
+    "postmaster.pid",
+    "postmaster.opts",
+    "current_logfiles",
+    "current_logfiles.tmp",
+    "postgresql.auto.conf.tmp",
+    "backup_label",
+    "tablespace_map",
+    "recovery.signal",
+    "standby.signal",
+];
 
 /// Lists the cluster in `data`: links that stand for its own folders (pg_wal, tablespaces, a database moved elsewhere) are
 /// followed, so that the copy has real folders; links to other folders are left out; of links to files the content is taken.
@@ -178,10 +187,31 @@ mod tests {
 
     #[test]
     fn relation_files_and_slru_are_cut_in_pages_and_nothing_else_is() {
-        for path in ["base/5/1259", "base/5/1259.1", "base/5/1259_fsm", "base/5/16384_init", "global/1262_vm", "pg_xact/0000", "pg_multixact/members/00A1", "pg_commit_ts/0001", "pg_tblspc/16385/PG_15_202209061/5/16386_vm.12"] {
+        for path in [
+            "base/5/1259",
+            "base/5/1259.1",
+            "base/5/1259_fsm",
+            "base/5/16384_init",
+            "global/1262_vm",
+            "pg_xact/0000",
+            "pg_multixact/members/00A1",
+            "pg_commit_ts/0001",
+            "pg_tblspc/16385/PG_15_202209061/5/16386_vm.12",
+        ] {
             assert_eq!(cutting(Path::new(path)), Cutting::Pages, "{path}");
         }
-        for path in ["base/5/PG_VERSION", "base/5/pg_filenode.map", "global/pg_control", "PG_VERSION", "pg_wal/00000002.history", "pg_wal/summaries/0000", "pg_logical/snapshots/0-15D.snap", "12345", "base/5/1259_x", "pg_replslot/s/state"] {
+        for path in [
+            "base/5/PG_VERSION",
+            "base/5/pg_filenode.map",
+            "global/pg_control",
+            "PG_VERSION",
+            "pg_wal/00000002.history",
+            "pg_wal/summaries/0000",
+            "pg_logical/snapshots/0-15D.snap",
+            "12345",
+            "base/5/1259_x",
+            "pg_replslot/s/state",
+        ] {
             assert_eq!(cutting(Path::new(path)), Cutting::Content, "{path}");
         }
         assert_eq!(cutting(Path::new("pg_wal/0000000100000000000000AB")), Cutting::Wal);
@@ -189,10 +219,32 @@ mod tests {
 
     #[test]
     fn leftovers_are_left_out_and_data_is_not() {
-        for path in ["postmaster.pid", "postmaster.opts", "base/pgsql_tmp", "base/5/t3_16384", "base/5/t12_16384_fsm.1", "base/5/pg_internal.init", "global/pg_internal.init.1234", "core.4711", ".s.PGSQL.5432.lock", "pg_replslot/x.tmp"] {
+        for path in [
+            "postmaster.pid",
+            "postmaster.opts",
+            "base/pgsql_tmp",
+            "base/5/t3_16384",
+            "base/5/t12_16384_fsm.1",
+            "base/5/pg_internal.init",
+            "global/pg_internal.init.1234",
+            "core.4711",
+            ".s.PGSQL.5432.lock",
+            "pg_replslot/x.tmp",
+        ] {
             assert!(left_out(Path::new(path)), "{path}");
         }
-        for path in ["PG_VERSION", "base/5/16384", "base/5/table", "postgresql.auto.conf", "pg_replslot/x", "pg_wal/archive_status", "pg_wal/summaries", "coredata", "pg_twophase/0000ABCD", "pg_logical/mappings"] {
+        for path in [
+            "PG_VERSION",
+            "base/5/16384",
+            "base/5/table",
+            "postgresql.auto.conf",
+            "pg_replslot/x",
+            "pg_wal/archive_status",
+            "pg_wal/summaries",
+            "coredata",
+            "pg_twophase/0000ABCD",
+            "pg_logical/mappings",
+        ] {
             assert!(!left_out(Path::new(path)), "{path}");
         }
     }

@@ -10,10 +10,10 @@ mod bundled;
 mod cluster;
 mod cluster_cache;
 mod control_file;
-#[cfg(test)]
-mod control_file_tests;
 mod crc32c;
 mod databases;
+#[cfg(test)]
+mod disk_tests;
 mod find;
 mod in_use;
 mod initdb;
@@ -34,8 +34,6 @@ mod slot_file;
 mod sql;
 mod stopped;
 mod store_sink;
-#[cfg(test)]
-mod testing;
 mod tree_sink;
 mod wal;
 

@@ -57,9 +57,12 @@ pub fn check_online_copy(data: &Path) -> Result<()> {
     if text.starts_with(b"START WAL LOCATION: ") {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Corrupt, format!("{} is missing or damaged, and without it the copy would start with wrong data", path.display()))
-        .with("path", path.display())
-        .hint("do not start this copy: delete it and make it again from its checkpoint"))
+    Err(Error::new(
+        ErrorKind::Corrupt,
+        format!("{} is missing or damaged, and without it the copy would start with wrong data", path.display()),
+    )
+    .with("path", path.display())
+    .hint("do not start this copy: delete it and make it again from its checkpoint"))
 }
 
 /// Settings without which a server of this version does not start a copy: real folders as tablespaces stop archive recovery
@@ -91,10 +94,13 @@ fn check_links(root: &Path, folder: &Path) -> Result<()> {
             let target = std::fs::read_link(&path).map_err(|source| Error::io("read link", &path, source))?;
             let inside = std::fs::canonicalize(&path).is_ok_and(|resolved| resolved.starts_with(root));
             if path == root.join("pg_wal") || !inside {
-                return Err(Error::new(ErrorKind::PostgresMismatch, format!("{} is a link to {}, outside the copy", path.display(), target.display()))
-                    .with("path", path.display())
-                    .with("target", target.display())
-                    .hint("a copy must hold all its files: make it again from its source or checkpoint"));
+                return Err(Error::new(
+                    ErrorKind::PostgresMismatch,
+                    format!("{} is a link to {}, outside the copy", path.display(), target.display()),
+                )
+                .with("path", path.display())
+                .with("target", target.display())
+                .hint("a copy must hold all its files: make it again from its source or checkpoint"));
             }
         }
     }
@@ -107,9 +113,12 @@ fn tablespaces_of_map(data: &Path) -> Result<bool> {
     let Some(bytes) = fs::read_optional(&path)? else { return Ok(false) };
     for oid in tablespace_oids(&bytes) {
         if !data.join("pg_tblspc").join(&oid).is_dir() {
-            return Err(Error::new(ErrorKind::PostgresMismatch, format!("{} names tablespace {oid}, which the copy does not hold", path.display()))
-                .with("path", path.display())
-                .hint("make the copy again from its source or checkpoint"));
+            return Err(Error::new(
+                ErrorKind::PostgresMismatch,
+                format!("{} names tablespace {oid}, which the copy does not hold", path.display()),
+            )
+            .with("path", path.display())
+            .hint("make the copy again from its source or checkpoint"));
         }
     }
     Ok(true)

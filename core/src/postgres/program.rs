@@ -69,7 +69,8 @@ fn wait(child: &mut Child, program: &Path, patience: Duration, control: &Control
 /// Kills the child, which is not reaped yet and so still owns its pid, with everything it started.
 fn end_group(child: &mut Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        drop(rustix::process::kill_process_group(group, rustix::process::Signal::KILL));
+        // The group is gone where the child never made it.
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap_or_default();
     }
     drop(child.kill());
     drop(child.wait());

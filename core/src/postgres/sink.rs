@@ -72,7 +72,8 @@ pub(super) fn check_path(path: &Path) -> Result<()> {
     if inside {
         Ok(())
     } else {
-        Err(Error::new(ErrorKind::InvalidArgument, format!("{} is not a path inside the copy", path.display())).with("path", path.display()))
+        Err(Error::new(ErrorKind::InvalidArgument, format!("{} is not a path inside the copy", path.display()))
+            .with("path", path.display()))
     }
 }
 

@@ -54,7 +54,8 @@ impl<'a> StoreSink<'a> {
             manifest.push(entry)?;
         }
         let entries = count(self.entries.len());
-        let half = Half { root: manifest.finish()?, entries, bytes: self.copied, facts: serde_json::json!({ "root_mode": self.root_mode }) };
+        let half =
+            Half { root: manifest.finish()?, entries, bytes: self.copied, facts: serde_json::json!({ "root_mode": self.root_mode }) };
         Ok((half, self.seen))
     }
 
@@ -92,7 +93,7 @@ impl<'a> StoreSink<'a> {
 
     fn has_all(&self, chunks: &[ChunkRef]) -> Result<bool> {
         for chunk in chunks {
-            if chunk.id != ChunkId([0; 32]) && !self.session.has(&chunk.id)? {
+            if chunk.id != ChunkId::ZERO && !self.session.has(&chunk.id)? {
                 return Ok(false);
             }
         }

@@ -76,8 +76,8 @@ impl Wal<'_> {
         let mut record = Vec::new();
         let mut left = length;
         while left > 0 {
-            if at % page == 0 {
-                at += if at % self.segment == 0 { LONG_PAGE_HEADER } else { SHORT_PAGE_HEADER };
+            if at.is_multiple_of(page) {
+                at += if at.is_multiple_of(self.segment) { LONG_PAGE_HEADER } else { SHORT_PAGE_HEADER };
             }
             let part = left.min(page - at % page);
             record.extend(self.read_at(at, part)?);
@@ -131,8 +131,11 @@ impl Wal<'_> {
 
     fn damaged(&self, why: &str) -> Error {
         let lsn = self.control.checkpoint;
-        Error::new(ErrorKind::Corrupt, format!("the checkpoint record at {:X}/{:X} in {} is damaged: {why}", lsn >> 32, lsn & 0xFFFF_FFFF, self.folder.display()))
-            .with("path", self.folder.display())
-            .hint("restore a checkpoint of this branch")
+        Error::new(
+            ErrorKind::Corrupt,
+            format!("the checkpoint record at {:X}/{:X} in {} is damaged: {why}", lsn >> 32, lsn & 0xFFFF_FFFF, self.folder.display()),
+        )
+        .with("path", self.folder.display())
+        .hint("restore a checkpoint of this branch")
     }
 }

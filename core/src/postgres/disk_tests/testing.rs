@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Installation, ControlFile, find};
 use crate::environment::Environment;
+use crate::postgres::{ControlFile, Installation, TreeSink, copy_stopped, find, prepare_copy};
+use crate::progress::Control;
 use crate::sys::fs;
 
 /// The best installation of the machine; where there is none the test says that it was skipped.
-pub(super) fn installation(test: &str) -> Option<Installation> {
+pub(in crate::postgres) fn installation(test: &str) -> Option<Installation> {
     let best = find(&Environment::read()).0.into_iter().next();
     if best.is_none() {
         eprintln!("SKIPPED {test}: no Postgres on this machine");
@@ -19,7 +20,7 @@ pub(super) fn installation(test: &str) -> Option<Installation> {
 }
 
 /// A program of Postgres as somebody who is not root.
-pub(super) fn command(installation: &Installation, program: &str) -> Command {
+pub(in crate::postgres) fn command(installation: &Installation, program: &str) -> Command {
     let program = installation.bin.join(program);
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = Command::new("unshare");
@@ -35,14 +36,14 @@ pub(super) fn command(installation: &Installation, program: &str) -> Command {
     command
 }
 
-pub(super) struct Cluster {
-    pub(super) installation: Installation,
-    pub(super) folder: tempfile::TempDir,
-    pub(super) data: PathBuf,
+pub(in crate::postgres) struct Cluster {
+    pub(in crate::postgres) installation: Installation,
+    pub(in crate::postgres) folder: tempfile::TempDir,
+    pub(in crate::postgres) data: PathBuf,
 }
 
 impl Cluster {
-    pub(super) fn with(installation: &Installation, arguments: &[&str]) -> Self {
+    pub(in crate::postgres) fn with(installation: &Installation, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let mut initdb = command(installation, "initdb");
@@ -52,20 +53,29 @@ impl Cluster {
         Self { installation: installation.clone(), folder, data }
     }
 
-    pub(super) fn new(test: &str, arguments: &[&str]) -> Option<Self> {
+    pub(in crate::postgres) fn new(test: &str, arguments: &[&str]) -> Option<Self> {
         Some(Self::with(&installation(test)?, arguments))
     }
 
-    pub(super) fn start(&self, settings: &[&str]) -> Server {
+    pub(in crate::postgres) fn start(&self, settings: &[&str]) -> Server {
         Server::start(&self.installation, &self.data, settings).unwrap_or_else(|log| panic!("{log}"))
     }
 
-    pub(super) fn control(&self) -> ControlFile {
+    /// A stopped copy beside it, made safe to start.
+    pub(in crate::postgres) fn copy(&self, name: &str, keep_replication: bool) -> PathBuf {
+        let target = self.folder.path().join(name);
+        let mut sink = TreeSink::new(&self.data, &target).unwrap();
+        copy_stopped(&self.data, &mut sink, &Control::silent()).unwrap();
+        prepare_copy(&target, keep_replication).unwrap();
+        target
+    }
+
+    pub(in crate::postgres) fn control(&self) -> ControlFile {
         ControlFile::read(&self.data).unwrap()
     }
 }
 
-pub(super) struct Server {
+pub(in crate::postgres) struct Server {
     child: Child,
     sockets: tempfile::TempDir,
     client: Option<postgres::Client>,
@@ -73,12 +83,19 @@ pub(super) struct Server {
 
 impl Server {
     /// The log where it does not start.
-    pub(super) fn start(installation: &Installation, data: &Path, settings: &[&str]) -> Result<Self, String> {
+    pub(in crate::postgres) fn start(installation: &Installation, data: &Path, settings: &[&str]) -> Result<Self, String> {
         let sockets = tempfile::Builder::new().prefix("fk").tempdir_in("/tmp").unwrap();
         let log_path = sockets.path().join("log");
         let log = fs::create_new(&log_path, 0o600).unwrap();
         let mut command = command(installation, "postgres");
-        command.arg("-D").arg(data).arg("-k").arg(sockets.path()).args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=8MB"]);
+        command.arg("-D").arg(data).arg("-k").arg(sockets.path()).args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "fsync=off",
+            "-c",
+            "shared_buffers=8MB",
+        ]);
         for setting in settings {
             command.args(["-c", setting]);
         }
@@ -98,29 +115,29 @@ impl Server {
         }
     }
 
-    pub(super) fn connect(&self, database: &str) -> Option<postgres::Client> {
+    pub(in crate::postgres) fn connect(&self, database: &str) -> Option<postgres::Client> {
         let mut config = postgres::Config::new();
         config.host_path(self.sockets.path()).user("forklift").dbname(database);
         config.connect(postgres::NoTls).ok()
     }
 
-    pub(super) fn run(&mut self, sql: &str) {
+    pub(in crate::postgres) fn run(&mut self, sql: &str) {
         self.client.as_mut().unwrap().batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 
-    pub(super) fn value(&mut self, sql: &str) -> String {
+    pub(in crate::postgres) fn value(&mut self, sql: &str) -> String {
         let rows = self.client.as_mut().unwrap().simple_query(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         let row = rows.iter().find_map(|row| if let postgres::SimpleQueryMessage::Row(row) = row { row.get(0) } else { None });
         row.unwrap_or_default().to_owned()
     }
 
     /// Ends it cleanly.
-    pub(super) fn stop(mut self) {
+    pub(in crate::postgres) fn stop(mut self) {
         self.end(rustix::process::Signal::INT);
     }
 
     /// Ends it as a crash would.
-    pub(super) fn crash(mut self) {
+    pub(in crate::postgres) fn crash(mut self) {
         self.end(rustix::process::Signal::QUIT);
     }
 

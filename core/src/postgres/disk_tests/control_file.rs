@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 
 use super::testing::{Cluster, command};
-use super::*;
 use crate::ErrorKind;
 use crate::environment::Environment;
+use crate::postgres::{ClusterState, ControlFile, Installation, cluster, find};
 use crate::sys::fs;
 
 /// Every installation of the machine that has pg_controldata.
@@ -15,25 +15,35 @@ fn installations() -> Vec<Installation> {
 fn every_field_is_what_pg_controldata_says() {
     for installation in installations() {
         let cluster = Cluster::with(&installation, &["--wal-segsize=2", "--data-checksums"]);
-        let settings = ["max_connections=37", "max_worker_processes=5", "max_wal_senders=7", "max_prepared_transactions=3", "max_locks_per_transaction=71", "wal_level=logical"];
+        let settings = [
+            "max_connections=37",
+            "max_worker_processes=5",
+            "max_wal_senders=7",
+            "max_prepared_transactions=3",
+            "max_locks_per_transaction=71",
+            "wal_level=logical",
+        ];
         let server = cluster.start(&settings);
         compare(&cluster);
         server.stop();
         compare(&cluster);
         assert_eq!(cluster.control().state, ClusterState::ShutDown);
         assert_eq!(cluster.control().max_connections, 37);
-        assert_eq!(Some(cluster.control().catalog_version), super::cluster::catalog_version_of(installation.version.major));
+        assert_eq!(Some(cluster.control().catalog_version), cluster::catalog_version_of(installation.version.major));
     }
 }
 
 fn compare(cluster: &Cluster) {
     let output = command(&cluster.installation, "pg_controldata").arg(&cluster.data).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let said: HashMap<&str, &str> = text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.trim(), value.trim())).collect();
+    let said: HashMap<&str, &str> =
+        text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.trim(), value.trim())).collect();
     let control = cluster.control();
     let lsn = |lsn: u64| format!("{:X}/{:X}", lsn >> 32, lsn & 0xFFFF_FFFF);
     // 19 pads the lower half; here it is compared as numbers.
-    let number = |text: &str| text.split_once('/').map(|(high, low)| (u64::from_str_radix(high, 16).unwrap(), u64::from_str_radix(low, 16).unwrap()));
+    let number = |text: &str| {
+        text.split_once('/').map(|(high, low)| (u64::from_str_radix(high, 16).unwrap(), u64::from_str_radix(low, 16).unwrap()))
+    };
     for (name, value) in [("Latest checkpoint location", control.checkpoint), ("Latest checkpoint's REDO location", control.redo)] {
         assert_eq!(number(said[name]), number(&lsn(value)), "{name}");
     }
