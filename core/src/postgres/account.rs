@@ -109,14 +109,17 @@ impl RunAs {
                 .with("path", program.display())
                 .hint("reinstall that Postgres or name another one with --postgres"));
         }
-        let program = program.canonicalize().map_err(|source| Error::io("resolve", &program, source))?;
-        let paths: Vec<(PathBuf, i32)> = chain(&program, libc::X_OK).chain(chain(folder, libc::R_OK | libc::W_OK | libc::X_OK)).collect();
+        // Both the way it is called and the way it really lies are passed.
+        let real = program.canonicalize().map_err(|source| Error::io("resolve", &program, source))?;
+        let programs: Vec<(PathBuf, i32)> = chain(&program, libc::X_OK).chain(chain(&real, libc::X_OK)).collect();
+        let of_program = programs.len();
+        let paths: Vec<(PathBuf, i32)> = programs.into_iter().chain(chain(folder, libc::R_OK | libc::W_OK | libc::X_OK)).collect();
         let blocked = self
             .switch()
             .first_inaccessible(&paths)
             .map_err(|error| Error::new(ErrorKind::Unsupported, format!("cannot run as {}: {error}", self.describe())).because(error))?;
-        let Some((path, _)) = blocked.and_then(|index| paths.get(index)) else { return Ok(()) };
-        let message = if program.starts_with(path) {
+        let Some((index, (path, _))) = blocked.and_then(|index| Some((index, paths.get(index)?))) else { return Ok(()) };
+        let message = if index < of_program {
             format!("{} cannot be executed by {}: it may not pass {}", program.display(), self.describe(), path.display())
         } else {
             format!("{} cannot be used by {}: it may not pass {}", folder.display(), self.describe(), path.display())
@@ -134,8 +137,7 @@ impl RunAs {
     /// # Errors
     /// `PostgresNotFound` where the program is not there.
     pub fn command(&self, installation: &Installation, program: &str) -> Result<Command> {
-        let path = installation.bin.join(program);
-        let path = if path.is_file() { path } else { installation.program(program)? };
+        let path = installation.program(program)?;
         let mut command = Command::new(path);
         let mut search = OsString::from(&installation.bin);
         search.push(":/usr/local/bin:/usr/bin:/bin");
@@ -225,7 +227,7 @@ impl RunAs {
 
 /// A locale that exists on this machine: Postgres refuses to start under one that does not, and on macOS under none.
 fn locale() -> &'static str {
-    if sys::identity::has_locale(c"C.UTF-8") { "C.UTF-8" } else { "C" }
+    if sys::locale::exists("C.UTF-8") { "C.UTF-8" } else { "C" }
 }
 
 /// The folders to pass on the way to `path`, then `path` itself with `mode`; only those that exist.

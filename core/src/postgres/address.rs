@@ -207,3 +207,7 @@ fn ephemeral_range() -> Range<u16> {
 fn first_eight(bytes: &[u8; 32]) -> [u8; 8] {
     bytes.first_chunk().copied().unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "address_tests.rs"]
+mod tests;

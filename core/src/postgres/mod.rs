@@ -29,6 +29,7 @@ mod program;
 mod record;
 mod sequences;
 mod server;
+mod session;
 mod sink;
 mod slot_file;
 mod sql;

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use postgres::error::SqlState;
-use postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Config, SimpleQueryMessage};
 
 use super::Address;
+use super::session::{Refused, Session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys;
 use crate::sys::fs::Syncs;
@@ -98,7 +99,7 @@ impl Credentials {
 /// One session of ours over the private socket: `application_name=forklift`, `event_triggers=off` (17+), `lock_timeout`,
 /// no statement_timeout, fixed DateStyle and search_path. Notices are dropped. Dropping it ends the session.
 pub struct Sql {
-    client: Client,
+    session: Session,
     version: Option<u32>,
 }
 
@@ -121,13 +122,24 @@ impl Sql {
             .is_some_and(|major| major >= 17);
         match Self::open(address, role, database, triggers) {
             // Only a superuser may switch them off.
-            Err(error) if triggers && error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Self::open(address, role, database, false),
+            Err(Refused::Error(error)) if triggers && error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                Self::open(address, role, database, false)
+            }
             opened => opened,
         }
-        .map_err(|error| describe(&error, &format!("connect to database {database} as {}", role.name), address))
+        .map_err(|refused| {
+            let action = format!("connect to database {database} as {}", role.name);
+            match refused {
+                Refused::Error(error) => build(&error, &action),
+                Refused::Silent => Error::new(ErrorKind::Timeout, format!("{action}: the server does not answer"))
+                    .hint("look whether the server or its machine is halted, then try again"),
+                Refused::Io(source) => Error::new(ErrorKind::Io, format!("{action}: {source}")).because(source),
+            }
+            .with("path", address.private.display())
+        })
     }
 
-    fn open(address: &Address, role: &Role, database: &str, without_triggers: bool) -> std::result::Result<Self, postgres::Error> {
+    fn open(address: &Address, role: &Role, database: &str, without_triggers: bool) -> std::result::Result<Self, Refused> {
         let mut options: Vec<String> = OPTIONS.iter().map(|option| format!("-c {option}")).collect();
         if without_triggers {
             options.push("-c event_triggers=off".to_owned());
@@ -140,10 +152,8 @@ impl Sql {
             .password(&role.password)
             .dbname(database)
             .application_name("forklift")
-            .connect_timeout(PATIENCE)
-            .options(&options.join(" "))
-            .notice_callback(|_| {});
-        Ok(Self { client: config.connect(NoTls)?, version: None })
+            .options(options.join(" "));
+        Ok(Self { session: Session::open(&config, PATIENCE)?, version: None })
     }
 
     /// Server version as a number, such as 150018.
@@ -166,7 +176,7 @@ impl Sql {
     /// # Errors
     /// `Sql` with the server's message, the SQLSTATE as context and the statement's first words.
     pub fn rows(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>> {
-        let messages = self.client.simple_query(sql).map_err(|error| statement_error(&error, sql))?;
+        let messages = self.session.query(sql).map_err(|error| statement_error(&error, sql))?;
         let mut rows = Vec::new();
         let mut ended = false;
         for message in messages {
@@ -199,7 +209,7 @@ impl Sql {
     /// # Errors
     /// As [`Sql::rows`].
     pub fn run(&mut self, sql: &str) -> Result<()> {
-        self.client.batch_execute(sql).map_err(|error| statement_error(&error, sql))
+        self.session.query(sql).map(drop).map_err(|error| statement_error(&error, sql))
     }
 
     /// A literal for use in a statement, whatever `standard_conforming_strings` is.
@@ -216,16 +226,12 @@ impl Sql {
     }
 }
 
-fn statement_error(error: &postgres::Error, sql: &str) -> Error {
+fn statement_error(error: &tokio_postgres::Error, sql: &str) -> Error {
     build(error, &first_words(sql))
 }
 
-fn describe(error: &postgres::Error, action: &str, address: &Address) -> Error {
-    build(error, action).with("path", address.private.display())
-}
-
 /// Message, detail and SQLSTATE of the server. Never the statement itself: it may hold a password.
-fn build(error: &postgres::Error, action: &str) -> Error {
+fn build(error: &tokio_postgres::Error, action: &str) -> Error {
     use std::error::Error as _;
     if let Some(refused) = error.as_db_error() {
         let message = refused.message().replace('\n', " ");
@@ -236,10 +242,7 @@ fn build(error: &postgres::Error, action: &str) -> Error {
         };
     }
     match error.source().and_then(|source| source.downcast_ref::<std::io::Error>()) {
-        Some(source) if source.kind() == std::io::ErrorKind::TimedOut => {
-            Error::new(ErrorKind::Timeout, format!("{action}: the server does not answer"))
-        }
-        Some(source) if source.kind() == std::io::ErrorKind::NotFound => {
+        Some(source) if matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) => {
             Error::new(ErrorKind::NotFound, format!("{action}: no server is running")).hint("start the branch first")
         }
         Some(source) => Error::new(ErrorKind::Io, format!("{action}: {source}")).hint("see the server's log"),

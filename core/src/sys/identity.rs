@@ -72,17 +72,18 @@ impl Switch {
         for (path, mode) in paths {
             wanted.push((CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?, *mode));
         }
+        let first = |wanted: &[(CString, i32)]| {
+            // SAFETY: the path is NUL-terminated and lives.
+            wanted.iter().position(|(path, mode)| unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), *mode, libc::AT_EACCESS) } != 0)
+        };
+        if matches!(self.kind, Kind::Stay) {
+            return Ok(first(&wanted));
+        }
         let answer = spawn::ask_child(|| {
             if let Err(error) = self.make() {
                 return -errno_of(Err(error));
             }
-            for (number, (path, mode)) in (1..).zip(&wanted) {
-                // SAFETY: the path is NUL-terminated and lives.
-                if unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), *mode, libc::AT_EACCESS) } != 0 {
-                    return number;
-                }
-            }
-            0
+            first(&wanted).and_then(|index| i32::try_from(index + 1).ok()).unwrap_or(0)
         })?;
         match answer {
             Some(0) => Ok(None),
@@ -138,6 +139,42 @@ fn begin_service(parent: u32) -> Result<()> {
     if u32::try_from(unsafe { libc::getppid() }) == Ok(parent) { Ok(()) } else { Err(Error::from_raw_os_error(libc::ESRCH)) }
 }
 
+/// Lets the calling thread look at files and processes as somebody else, until it is dropped. Other threads are not touched.
+#[derive(Debug)]
+pub struct Look {
+    before: (u32, u32),
+}
+
+impl Look {
+    /// As `uid` and `gid`; only root can.
+    #[must_use]
+    pub fn as_account(uid: u32, gid: u32) -> Self {
+        let before = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        set_look(uid, gid, false);
+        Self { before }
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        set_look(self.before.0, self.before.1, true);
+    }
+}
+
+/// The user comes last on the way down and first on the way back: without it the group cannot be set.
+fn set_look(uid: u32, gid: u32, user_first: bool) {
+    if user_first {
+        // SAFETY: a plain number; changes this thread alone and cannot fail in a way that matters.
+        unsafe { libc::setfsuid(uid) };
+    }
+    // SAFETY: as above.
+    unsafe { libc::setfsgid(gid) };
+    if !user_first {
+        // SAFETY: as above.
+        unsafe { libc::setfsuid(uid) };
+    }
+}
+
 /// Whether the machine knows a name for this uid, which initdb asks for.
 #[must_use]
 pub fn has_passwd_entry(uid: u32) -> bool {
@@ -147,19 +184,6 @@ pub fn has_passwd_entry(uid: u32) -> bool {
     // SAFETY: all pointers are valid for the call and the length is the buffer's.
     let failed = unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &raw mut found) };
     failed == 0 && !found.is_null()
-}
-
-/// Whether the C library knows this locale.
-#[must_use]
-pub fn has_locale(name: &std::ffi::CStr) -> bool {
-    // SAFETY: the name is NUL-terminated and no base locale is given.
-    let locale = unsafe { libc::newlocale(libc::LC_ALL_MASK, name.as_ptr(), std::ptr::null_mut()) };
-    if locale.is_null() {
-        return false;
-    }
-    // SAFETY: made above and used nowhere.
-    unsafe { libc::freelocale(locale) };
-    true
 }
 
 fn put(path: &std::ffi::CStr, bytes: &[u8]) -> Result<()> {

@@ -94,23 +94,32 @@ pub fn all() -> Vec<u32> {
 }
 
 /// The living processes of `program` (name of its executable) whose working folder is `folder`, also when it was renamed
-/// since they started. Processes of other users are seen by root only.
+/// since they started. An ordinary user sees its own only; root sees those of the folder's owner also where it may not look
+/// into other users' processes (a container without `CAP_SYS_PTRACE`).
 ///
 /// # Errors
 /// `Io` where the folder cannot be examined; a folder that does not exist has no processes.
 pub fn working_in(folder: &Path, program: &str) -> Result<Vec<u32>> {
-    let wanted = match std::fs::metadata(folder) {
-        Ok(metadata) => (metadata.dev(), metadata.ino()),
+    let described = match std::fs::metadata(folder) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(Error::io("examine", folder, source)),
     };
-    let mut pids: Vec<u32> = all()
-        .into_iter()
-        .filter(|pid| std::fs::metadata(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| (cwd.dev(), cwd.ino()) == wanted))
-        .filter(|pid| runs(*pid, program) && Identity::of(*pid).is_some())
-        .collect();
+    let wanted = (described.dev(), described.ino());
+    let mut pids = scan(wanted, program);
+    if rustix::process::geteuid().is_root() && described.uid() != 0 {
+        let look = super::identity::Look::as_account(described.uid(), described.gid());
+        pids.extend(scan(wanted, program));
+        drop(look);
+    }
     pids.sort_unstable();
+    pids.dedup();
     Ok(pids)
+}
+
+fn scan(wanted: (u64, u64), program: &str) -> Vec<u32> {
+    let works_there = |pid: &u32| std::fs::metadata(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| (cwd.dev(), cwd.ino()) == wanted);
+    all().into_iter().filter(works_there).filter(|pid| runs(*pid, program) && Identity::of(*pid).is_some()).collect()
 }
 
 /// Whether a process executes a file of this name (as far as this user can see, else by the name in its stat).

@@ -1,7 +1,8 @@
 //! Real clusters and servers in temporary folders, stopped on drop whatever happens.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use forklift::postgres::{
@@ -42,20 +43,16 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A new cluster: superuser `forklift`, role and database `app`, passwords not yet set.
+    /// A new cluster: superuser `forklift`, passwords not yet set; role and database `app` come with them.
     pub(crate) fn new() -> Self {
-        Self::run_as(run_as())
+        Self::with(run_as())
     }
 
     /// The same under another identity.
-    pub(crate) fn run_as(run_as: RunAs) -> Self {
+    pub(crate) fn with(run_as: RunAs) -> Self {
         let cluster = Self::empty(run_as);
-        let ServerSpec { installation, run_as, data, .. } = &cluster.spec;
-        run_as.make_folder(data).unwrap();
-        let mut command = run_as.command(installation, "initdb").unwrap();
-        command.args(["-U", "forklift", "--no-sync", "-A", "trust", "--locale=C.UTF-8", "-E", "UTF8", "-D"]).arg(data);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        copy(&template(), &cluster.spec.data);
+        cluster.spec.run_as.give(&cluster.spec.data).unwrap();
         cluster
     }
 
@@ -64,25 +61,11 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         open_to_others(folder.path());
         let root = folder.path().canonicalize().unwrap();
-        let id = root.display().to_string();
-        let spec = ServerSpec {
-            installation: installation(),
-            run_as,
-            keeper: PathBuf::from(env!("CARGO_BIN_EXE_forklift-keeper")),
-            data: root.join("data"),
-            run: root.join("run"),
-            address: Address::new(&root.join("s"), &id, false).unwrap(),
-            credentials: Credentials {
-                ours: Role::random("forklift").unwrap(),
-                url: Role::random("app").unwrap(),
-                database: "app".to_owned(),
-            },
-            set_passwords: true,
-            settings: vec![("fsync".to_owned(), "off".to_owned()), ("shared_buffers".to_owned(), "4MB".to_owned())],
-            bound_to_owner: false,
-            patience: PATIENCE,
-        };
-        Self { spec, folder }
+        let credentials =
+            Credentials { ours: Role::random("forklift").unwrap(), url: Role::random("app").unwrap(), database: "app".to_owned() };
+        credentials.save(&root.join("credentials.json")).unwrap();
+        std::fs::write(root.join("run_as.json"), serde_json::to_vec(&run_as).unwrap()).unwrap();
+        Self { spec: spec_at(&root), folder }
     }
 
     /// The temporary folder that all of it is in.
@@ -154,6 +137,99 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) fn signal(pid: u32, signal: i32) {
     Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).stderr(std::process::Stdio::null()).status().unwrap();
 }
+
+/// How the cluster of such a folder is started: also in a child of the test that made it.
+pub(crate) fn spec_at(root: &Path) -> ServerSpec {
+    ServerSpec {
+        installation: installation(),
+        run_as: serde_json::from_slice(&std::fs::read(root.join("run_as.json")).unwrap()).unwrap(),
+        keeper: PathBuf::from(env!("CARGO_BIN_EXE_forklift-keeper")),
+        data: root.join("data"),
+        run: root.join("run"),
+        address: Address::new(&root.join("s"), &root.display().to_string(), false).unwrap(),
+        credentials: Credentials::load(&root.join("credentials.json")).unwrap(),
+        set_passwords: true,
+        settings: vec![("fsync".to_owned(), "off".to_owned()), ("shared_buffers".to_owned(), "4MB".to_owned())],
+        bound_to_owner: false,
+        patience: PATIENCE,
+    }
+}
+
+/// A cluster that was made once, in the build's folder, and is only copied.
+fn template() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let installation = installation();
+        let base = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let path = base.join(format!("cluster-{}-v1", installation.version.major));
+        if !path.exists() {
+            // Made elsewhere and renamed: another run of these tests may do the same now.
+            let folder = tempfile::tempdir().unwrap();
+            open_to_others(folder.path());
+            let data = folder.path().join("data");
+            initdb(&data, "forklift");
+            let beside = tempfile::tempdir_in(&base).unwrap();
+            copy(&data, &beside.path().join("data"));
+            if let Err(error) = std::fs::rename(beside.path().join("data"), &path) {
+                assert!(path.exists(), "{error}");
+            }
+        }
+        path
+    };
+    MADE.get_or_init(make).clone()
+}
+
+/// Makes a cluster with this superuser.
+pub(crate) fn initdb(data: &Path, superuser: &str) {
+    let run_as = run_as();
+    run_as.make_folder(data).unwrap();
+    let mut command = run_as.command(&installation(), "initdb").unwrap();
+    command.args(["-U", superuser, "--no-sync", "-A", "trust", "--locale=C.UTF-8", "-E", "UTF8", "-D"]).arg(data);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Copies a tree with all modes.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    let done = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).status().unwrap();
+    assert!(done.success());
+}
+
+/// A hash of every file below a folder, by path.
+pub(crate) fn fingerprint(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.push((path.clone(), blake3::hash(&std::fs::read(&path).unwrap()).to_hex().to_string()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Runs one ignored test of this binary in a process of its own, with a cluster's folder as its argument.
+pub(crate) fn child(test: &str, root: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .env(ARGUMENT, root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The folder that [`child`] was given; `None` where the test was not started by it.
+pub(crate) fn argument() -> Option<PathBuf> {
+    std::env::var_os(ARGUMENT).map(PathBuf::from)
+}
+
+const ARGUMENT: &str = "FORKLIFT_TEST_CLUSTER";
 
 fn open_to_others(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;

@@ -23,7 +23,7 @@ const QUEUE: Duration = Duration::from_secs(10);
 
 /// All of one port; nothing in it blocks.
 pub(super) struct Relay {
-    listener: OwnedFd,
+    listener: Option<OwnedFd>,
     listening: bool,
     target: PathBuf,
     connections: Vec<Connection>,
@@ -44,21 +44,29 @@ impl Relay {
             Ok(socket)
         };
         let listener = bound().map_err(|errno| port_error(port, errno))?;
-        Ok(Self { listener, listening: false, target, connections: Vec::new(), resting: None })
+        Ok(Self { listener: Some(listener), listening: false, target, connections: Vec::new(), resting: None })
     }
 
     /// Lets clients connect.
     pub(super) fn listen(&mut self, port: u16) -> Result<()> {
-        rustix::net::listen(&self.listener, 128).map_err(|errno| port_error(port, errno))?;
-        self.listening = true;
+        if let Some(listener) = &self.listener {
+            rustix::net::listen(listener, 128).map_err(|errno| port_error(port, errno))?;
+            self.listening = true;
+        }
         Ok(())
+    }
+
+    /// Gives the port up; who is connected stays so, and hears what the server says last.
+    pub(super) fn close(&mut self) {
+        self.listening = false;
+        self.listener = None;
     }
 
     /// Every descriptor with something to wait for.
     pub(super) fn interests(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
         let mut interests = Vec::new();
-        if self.listening && self.connections.len() < CONNECTIONS && self.resting.is_none() {
-            interests.push((self.listener.as_fd(), PollFlags::IN));
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.accepts()) {
+            interests.push((listener.as_fd(), PollFlags::IN));
         }
         for connection in &self.connections {
             connection.interests(&mut interests);
@@ -77,8 +85,8 @@ impl Relay {
         if self.resting.is_some_and(|since| since.elapsed() > Duration::from_millis(100)) {
             self.resting = None;
         }
-        while self.listening && self.resting.is_none() && self.connections.len() < CONNECTIONS {
-            match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        while let Some(listener) = self.listener.as_ref().filter(|_| self.accepts()) {
+            match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => self.connections.push(Connection::new(TcpStream::from(socket))),
                 Err(rustix::io::Errno::AGAIN) => break,
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
@@ -87,6 +95,10 @@ impl Relay {
         }
         let target = &self.target;
         self.connections.retain_mut(|connection| connection.advance(target));
+    }
+
+    fn accepts(&self) -> bool {
+        self.listening && self.resting.is_none() && self.connections.len() < CONNECTIONS
     }
 }
 

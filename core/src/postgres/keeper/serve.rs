@@ -3,13 +3,16 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
+use super::super::lock_file::LockFile;
 use super::super::record::Record;
 use super::postmaster::Postmaster;
 use super::protocol::{Line, Order, Refusal, Start};
@@ -66,6 +69,8 @@ struct Keeper {
     owner: Option<Handle>,
     state: State,
     refusal: Option<Refusal>,
+    /// Device and inode of the public link.
+    link: Option<(u64, u64)>,
 }
 
 impl Keeper {
@@ -73,7 +78,7 @@ impl Keeper {
         match Self::parts(&start, log) {
             Ok((signals, owner, relay, postmaster)) => {
                 let state = State::Starting { since: Instant::now(), progress: 0, looked: Instant::now() };
-                Ok(Self { start, library, signals, postmaster, relay, owner, state, refusal: None })
+                Ok(Self { start, library, signals, postmaster, relay, owner, state, refusal: None, link: None })
             }
             Err(error) => Err(Box::new((library, refusal_of(&error)))),
         }
@@ -178,7 +183,16 @@ impl Keeper {
         if let (Some(relay), Some(port)) = (&mut self.relay, self.start.address.port) {
             relay.listen(port)?;
         }
-        self.start.address.publish()
+        self.start.address.publish()?;
+        self.link = inode(&self.start.address.public_socket());
+        Ok(())
+    }
+
+    /// Takes the public link away, unless it has become another server's. Where that fails the next start does it.
+    fn hide(&mut self) {
+        if self.link.take().is_some_and(|link| inode(&self.start.address.public_socket()) == Some(link)) {
+            drop(self.start.address.hide());
+        }
     }
 
     fn step(&mut self) {
@@ -215,19 +229,27 @@ impl Keeper {
             return;
         }
         self.state = State::Stopping { since: Instant::now(), harder: false };
-        self.relay = None;
-        // What cannot be removed now is removed by the next start.
-        drop(self.start.address.hide());
+        if let Some(relay) = &mut self.relay {
+            relay.close();
+        }
+        self.hide();
         self.postmaster.signal(Signal::INT);
     }
 
     /// The server has ended: nothing of it stays but its log.
     fn finish(&mut self) -> ExitCode {
         let started = matches!(self.state, State::Public | State::Stopping { .. }) && self.refusal.is_none();
-        // Each of these is done again by the next start where it fails now.
-        drop(self.start.address.hide());
-        drop(sys::fs::remove_file(&self.start.address.private_socket()));
-        drop(sys::fs::remove_file(&self.start.address.private_lock()));
+        if let Some(relay) = &mut self.relay {
+            // What the server said last.
+            relay.advance();
+        }
+        self.hide();
+        // A server that crashed leaves these. Each is done again by the next start where it fails now.
+        let lock = self.start.address.private_lock();
+        if LockFile::read(&lock).ok().flatten().is_some_and(|file| file.pid == self.postmaster.identity().pid) {
+            drop(sys::fs::remove_file(&self.start.address.private_socket()));
+            drop(sys::fs::remove_file(&lock));
+        }
         drop(Record::remove(&self.start.run));
         if started {
             return ExitCode::SUCCESS;
@@ -236,6 +258,10 @@ impl Keeper {
         self.library.tell(&Line::Failed(refusal));
         ExitCode::from(3)
     }
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 fn refusal_of(error: &Error) -> Refusal {

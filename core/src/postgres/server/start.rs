@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::super::ControlFile;
 use super::super::keeper::{Channel, Line, Programs, Start};
 use super::super::lock_file::{self, LockFile};
 use super::super::record::Record;
@@ -35,6 +36,7 @@ pub(super) fn start(spec: &ServerSpec, prepare: impl FnOnce(&Server) -> Result<(
     clear(spec, control)?;
     make_address(spec)?;
     spec.run_as.check(&spec.installation, &spec.data)?;
+    spec.run_as.check(&spec.installation, &spec.run)?;
     passwords::write_access(&spec.run, &spec.run_as, spec.set_passwords)?;
     let log = open_log(&spec.run)?;
     control.report("start server", 0, 1, Unit::Items);
@@ -97,7 +99,7 @@ fn order(spec: &ServerSpec) -> Result<Start> {
         run: spec.run.clone(),
         address: spec.address.clone(),
         settings: spec.settings.clone(),
-        system_identifier: find::system_identifier(&spec.data)?,
+        system_identifier: ControlFile::read(&spec.data)?.system_identifier,
         patience_ms: u64::try_from(spec.patience.as_millis()).unwrap_or(u64::MAX),
         owner: if spec.bound_to_owner { Some(Identity::own()?) } else { None },
     })

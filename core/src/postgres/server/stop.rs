@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use super::super::in_use::list;
 use super::super::record::Record;
-use super::super::{Address, Credentials};
+use super::super::{Address, ControlFile, Credentials};
 use super::find::{self, Found};
 use super::{Server, StopMode};
 use crate::error::{Error, ErrorKind, Result};
@@ -49,10 +50,9 @@ pub(super) fn end_orphan(run: &Path, data: &Path, address: &Address, patience: D
     address.hide()?;
     for (signal, limit) in [(Signal::INT, patience), (Signal::QUIT, Duration::from_secs(10))] {
         let begin = Instant::now();
-        if let Some(Found { postmaster: Some(postmaster), ours: true, .. }) = Some(find::look(run, data)?) {
-            if let Some(handle) = Handle::open(postmaster) {
-                handle.signal(signal)?;
-            }
+        let found = find::look(run, data)?;
+        if let Some(handle) = found.postmaster.filter(|_| found.ours).and_then(Handle::open) {
+            handle.signal(signal)?;
         }
         while begin.elapsed() < limit {
             if find::look(run, data)?.pids.is_empty() {
@@ -73,7 +73,7 @@ pub(super) fn stop(server: &Server, mode: StopMode, patience: Duration, control:
         })?;
     }
     wait_until_gone(server, patience, control)?;
-    if mode == StopMode::Fast && !find::is_shut_down(&server.data)? {
+    if mode == StopMode::Fast && !ControlFile::read(&server.data)?.state.is_stopped() {
         return Err(Error::new(ErrorKind::ServerStop, format!("the server of {} ended without a clean shutdown", server.data.display()))
             .with("path", server.data.display())
             .hint(format!("start and stop it again; the reason is in {}", server.run.join("log").display())));
@@ -113,14 +113,10 @@ fn wait_for(identity: Identity, pause: impl Fn() -> Duration, control: &Control)
 }
 
 fn not_stopped(server: &Server, pids: &[u32], patience: Duration) -> Error {
-    let message = format!(
-        "the server of {} has not stopped after {:.1} s: {} still there",
-        server.data.display(),
-        patience.as_secs_f64(),
-        list(pids)
-    );
+    let message =
+        format!("the server of {} has not stopped after {:.1} s: {} still there", server.data.display(), patience.as_secs_f64(), who(pids));
     Error::new(ErrorKind::ServerStop, message)
-        .with("pids", numbers(pids))
+        .with("pids", list(pids))
         .with("path", server.data.display())
         .hint("it goes on stopping; look at what these processes wait for, then stop it again")
 }
@@ -135,19 +131,15 @@ pub(super) fn foreign(data: &Path, pid: u32) -> Error {
 
 /// Processes that neither become a running server nor end.
 pub(super) fn stuck(data: &Path, pids: &[u32]) -> Error {
-    Error::new(ErrorKind::Busy, format!("the data folder {} is in use: {} still there", data.display(), list(pids)))
-        .with("pids", numbers(pids))
+    Error::new(ErrorKind::Busy, format!("the data folder {} is in use: {} still there", data.display(), who(pids)))
+        .with("pids", list(pids))
         .with("path", data.display())
         .hint("wait until they have ended, or look at what they wait for")
 }
 
-fn list(pids: &[u32]) -> String {
+fn who(pids: &[u32]) -> String {
     match pids {
         [pid] => format!("process {pid} is"),
-        _ => format!("processes {} are", numbers(pids)),
+        _ => format!("processes {} are", list(pids)),
     }
-}
-
-fn numbers(pids: &[u32]) -> String {
-    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
