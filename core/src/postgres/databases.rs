@@ -16,9 +16,8 @@ pub(super) fn maintenance(server: &Server) -> Result<Sql> {
         Err(error) => error,
     };
     let Ok(mut template) = server.connect("template1") else { return Err(first) };
-    let other = template.rows(
-        "SELECT datname FROM pg_database WHERE datallowconn AND datconnlimit <> -2 AND NOT datistemplate ORDER BY datname LIMIT 1",
-    )?;
+    let other = template
+        .rows("SELECT datname FROM pg_database WHERE datallowconn AND datconnlimit <> -2 AND NOT datistemplate ORDER BY datname LIMIT 1")?;
     let mut sql = match other.into_iter().flatten().next().flatten() {
         Some(name) => server.connect(&name)?,
         None => template,

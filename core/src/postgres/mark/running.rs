@@ -96,7 +96,8 @@ fn look(sql: &mut Sql, configuration: BTreeMap<String, String>) -> Result<(Cheap
     let snapshot = sql.value("SELECT pg_current_snapshot()::text")?;
     let mut list = |query: &str| -> Result<Vec<String>> { sql.rows(query)?.iter().map(|row| Ok(column(row, 0)?.to_owned())).collect() };
     let prepared = list("SELECT concat_ws(' ', transaction, database, gid) FROM pg_prepared_xacts ORDER BY 1")?;
-    let slots = list("SELECT concat_ws(' ', slot_name, slot_type, plugin, database) FROM pg_replication_slots WHERE NOT temporary ORDER BY 1")?;
+    let slots =
+        list("SELECT concat_ws(' ', slot_name, slot_type, plugin, database) FROM pg_replication_slots WHERE NOT temporary ORDER BY 1")?;
     Ok((Cheap { server, snapshot, prepared, slots, configuration }, position))
 }
 

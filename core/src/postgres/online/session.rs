@@ -52,14 +52,8 @@ impl Backup {
         let mut lock = lock_tablespaces(server, control)?;
         let mut work = databases::maintenance(server)?;
         let version = work.server_version()?;
-        // Before the start, which by itself holds no WAL. A failed statement drops a session's temporary slots: none may follow.
-        let name = format!("forklift_{}", id::sortable()?);
-        let slot = match work.run(&format!("SELECT pg_create_physical_replication_slot({}, true, true)", Sql::literal(&name))) {
-            Ok(()) => Some(name),
-            // None is free, or the server has none at all.
-            Err(error) if error.kind() == ErrorKind::Sql => None,
-            Err(error) => return Err(error),
-        };
+        // Before the start, which by itself holds no WAL.
+        let slot = make_slot(&mut work)?;
         let start = start_backup(&mut work, &mut lock, version, control)?;
         Ok(Self { start, work, lock, slot, version })
     }
@@ -71,14 +65,14 @@ impl Backup {
 
     /// Prepared transactions, as `database.gid`.
     pub(super) fn prepared(&mut self) -> Result<Vec<String>> {
-        let rows = self.work.rows("SELECT database, gid FROM pg_prepared_xacts ORDER BY 1, 2")?;
+        let rows = self.work.rows("SELECT database, gid FROM pg_prepared_xacts ORDER BY 1, 2").map_err(ended)?;
         rows.iter().map(|row| Ok(format!("{}.{}", column(row, 0)?, column(row, 1)?))).collect()
     }
 
     /// Stops the backup without waiting for the archiver, and gives the lock back. WAL stays held.
     pub(super) fn stop(&mut self) -> Result<Stopped> {
         let call = if self.version >= 150_000 { "pg_backup_stop(wait_for_archive => false)" } else { "pg_stop_backup(false, false)" };
-        let rows = self.work.rows(&format!("SELECT lsn, labelfile, coalesce(spcmapfile, '') FROM {call}"))?;
+        let rows = self.work.rows(&format!("SELECT lsn, labelfile, coalesce(spcmapfile, '') FROM {call}")).map_err(ended)?;
         let row = rows.first().map(Vec::as_slice).unwrap_or_default();
         let lsn = wal::parse_lsn(column(row, 0)?)?;
         let stopped = Stopped { lsn, label: column(row, 1)?.to_owned(), tablespace_map: column(row, 2)?.to_owned() };
@@ -92,6 +86,16 @@ impl Backup {
             self.work.run(&format!("SELECT pg_drop_replication_slot({})", Sql::literal(name))).ok();
         }
     }
+}
+
+/// What fails in the session of the backup after its start, most likely since somebody ended it.
+fn ended(error: Error) -> Error {
+    if !matches!(error.kind(), ErrorKind::Sql | ErrorKind::Io) {
+        return error;
+    }
+    Error::new(ErrorKind::Capture, format!("the backup was broken off by the server: {}", error.message()))
+        .hint("do not end the sessions of forklift, and try again")
+        .because(error)
 }
 
 /// A tablespace made while the copy runs would tie the copy to the folder of the source. No reader of pg_tablespace waits.
@@ -114,11 +118,26 @@ fn lock_tablespaces(server: &Server, control: &Control) -> Result<Sql> {
     Ok(lock)
 }
 
+/// A slot that holds WAL from now on and ends with the session, or with its next failed statement. `None` where the server has
+/// no free one, and where a limit on what slots may hold would end the session.
+fn make_slot(work: &mut Sql) -> Result<Option<String>> {
+    if work.value("SHOW max_slot_wal_keep_size")? != "-1" {
+        return Ok(None);
+    }
+    let name = format!("forklift_{}", id::sortable()?);
+    match work.run(&format!("SELECT pg_create_physical_replication_slot({}, true, true)", Sql::literal(&name))) {
+        Ok(()) => Ok(Some(name)),
+        Err(error) if error.kind() == ErrorKind::Sql => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The checkpoint can take long: it is waited for beside the cancel token, and cancelled through the other session.
 fn start_backup(work: &mut Sql, lock: &mut Sql, version: u32, control: &Control) -> Result<Position> {
     let pid = work.value("SELECT pg_backend_pid()")?;
     let call = if version >= 150_000 { "pg_backup_start('forklift', true)" } else { "pg_start_backup('forklift', true, false)" };
-    let query = format!("SELECT lsn, pg_walfile_name(lsn), (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size') FROM {call} AS lsn");
+    let query =
+        format!("SELECT lsn, pg_walfile_name(lsn), (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size') FROM {call} AS lsn");
     let rows = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| work.rows(&query));
         let mut cancelled = false;

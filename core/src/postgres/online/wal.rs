@@ -1,8 +1,7 @@
 //! The WAL from the start of a backup to its stop.
 
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -55,8 +54,9 @@ impl Position {
     pub(super) fn until(&self, end: u64) -> Result<Vec<Segment>> {
         let last = end.saturating_sub(1) / self.segment_size;
         if last < self.segment {
-            return Err(Error::new(ErrorKind::Capture, "the backup ended before it began: the server was restored meanwhile")
-                .hint("try again"));
+            return Err(
+                Error::new(ErrorKind::Capture, "the backup ended before it began: the server was restored meanwhile").hint("try again")
+            );
         }
         Ok((self.segment..=last).map(|number| Segment { number, ..self.first() }).collect())
     }
@@ -82,34 +82,39 @@ impl Segment {
     /// The inode of its file, where that has been written as this segment: a recycled one has its name before that.
     pub(super) fn written(&self, folder: &Path) -> Result<Option<u64>> {
         let path = folder.join(self.name());
-        let mut file = match File::open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|source| Error::io("open", &path, source))?,
-        };
+        match File::open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::io("open", &path, source)),
+            Ok(file) => {
+                let metadata = file.metadata().map_err(|source| Error::io("examine", &path, source))?;
+                Ok((self.begins(&file) && metadata.len() == self.size).then(|| metadata.ino()))
+            }
+        }
+    }
+
+    /// Whether the first page in `file` is that of this segment.
+    pub(super) fn begins(&self, file: &File) -> bool {
         // XLogPageHeaderData: magic, info, timeline, then the position of the page.
         let mut header = [0; 16];
-        let metadata = file
-            .read_exact(&mut header)
-            .and_then(|()| file.metadata())
-            .map_err(|source| Error::io("read", &path, source))?;
-        let position = header.last_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
-        Ok((position == Some(self.number * self.size) && metadata.len() == self.size).then(|| metadata.ino()))
+        let position = file.read_exact_at(&mut header, 0).ok().and_then(|()| header.last_chunk().map(|bytes| u64::from_ne_bytes(*bytes)));
+        position == Some(self.number * self.size)
     }
 
     /// What a copy lacks without it.
     pub(super) fn gone(&self) -> Error {
         Error::new(ErrorKind::Capture, format!("WAL segment {} was removed by the server before it was copied", self.name()))
             .with("segment", self.name())
-            .hint("raise max_replication_slots or max_slot_wal_keep_size, or wal_keep_size, and try again, or use --mode stopped")
+            .hint(
+                "raise max_replication_slots (or wal_keep_size), leave max_slot_wal_keep_size unset, and try again, or use --mode stopped",
+            )
     }
 }
 
 /// Gives segments that a slot keeps to the sink.
 pub(super) fn copy(data: &Path, segments: &[Segment], sink: &mut dyn Sink, control: &Control) -> Result<()> {
     let folder = data.join("pg_wal");
-    let identities = || -> Result<Vec<u64>> {
-        segments.iter().map(|segment| segment.written(&folder)?.ok_or_else(|| segment.gone())).collect()
-    };
+    let identities =
+        || -> Result<Vec<u64>> { segments.iter().map(|segment| segment.written(&folder)?.ok_or_else(|| segment.gone())).collect() };
     let before = identities()?;
     give(&folder, segments, sink, control)?;
     // The same file still has the name: it was not recycled while it was read.
@@ -186,7 +191,7 @@ mod tests {
         let mut bytes = vec![0; MIB as usize];
         bytes[8..16].copy_from_slice(&(2 * MIB).to_ne_bytes());
         std::fs::File::create(folder.path().join(segment.name())).unwrap();
-        assert!(segment.written(folder.path()).is_err());
+        assert_eq!(segment.written(folder.path()).unwrap(), None);
         fs::replace(&folder.path().join(segment.name()), &bytes, 0o600, &fs::Syncs::new()).unwrap();
         assert_eq!(segment.written(folder.path()).unwrap(), None);
         bytes[8..16].copy_from_slice(&(3 * MIB).to_ne_bytes());

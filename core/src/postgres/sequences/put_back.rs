@@ -39,9 +39,8 @@ pub fn put_back(server: &Server, recorded: &[SequenceState]) -> Result<u64> {
             .iter()
             .filter_map(|replayed| {
                 let recorded = states.get(&replayed.state.oid)?;
-                is_earlier(recorded, replayed).then(|| {
-                    format!("pg_catalog.setval({}::regclass, {}, {})", recorded.oid, recorded.last_value, recorded.is_called)
-                })
+                is_earlier(recorded, replayed)
+                    .then(|| format!("pg_catalog.setval({}::regclass, {}, {})", recorded.oid, recorded.last_value, recorded.is_called))
             })
             .collect();
         for part in calls.chunks(PER_STATEMENT) {

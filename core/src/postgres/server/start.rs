@@ -98,11 +98,30 @@ fn order(spec: &ServerSpec) -> Result<Start> {
         data: spec.data.clone(),
         run: spec.run.clone(),
         address: spec.address.clone(),
-        settings: spec.settings.clone(),
+        settings: settings(spec),
         system_identifier: ControlFile::read(&spec.data)?.system_identifier,
         patience_ms: u64::try_from(spec.patience.as_millis()).unwrap_or(u64::MAX),
         owner: if spec.bound_to_owner { Some(Identity::own()?) } else { None },
     })
+}
+
+/// The caller's settings, after what the data folder itself asks for.
+fn settings(spec: &ServerSpec) -> Vec<(String, String)> {
+    let mut settings = Vec::new();
+    let folders = crate::sys::fs::names(&spec.data.join("pg_tblspc")).unwrap_or_default();
+    let real = |name: &std::ffi::OsString| {
+        let metadata = std::fs::symlink_metadata(spec.data.join("pg_tblspc").join(name));
+        metadata.is_ok_and(|metadata| metadata.is_dir())
+    };
+    let version = spec.installation.version;
+    // A copy has its tablespaces as real folders, and recovery from a backup ends in a panic over them otherwise. Minor
+    // releases before these neither know the setting nor look.
+    let known = version.major >= 15 || (version.major, version.minor) >= (14, 5) || (version.major == 13 && version.minor >= 8);
+    if known && folders.iter().any(real) {
+        settings.push(("allow_in_place_tablespaces".to_owned(), "on".to_owned()));
+    }
+    settings.extend(spec.settings.iter().cloned());
+    settings
 }
 
 fn check_cluster(spec: &ServerSpec) -> Result<()> {

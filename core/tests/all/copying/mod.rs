@@ -4,12 +4,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forklift::postgres::{
-    CopyReport, InitOptions, Server, Sink, Sql, StopMode, TreeSink, copy_online, initdb, prepare_copy, put_back,
-};
+use forklift::postgres::{CopyReport, InitOptions, Server, Sink, Sql, StopMode, TreeSink, copy_online, initdb, prepare_copy, put_back};
 use forklift::{Control, Result};
 
-use crate::support::{Cluster, PATIENCE, run_as, wait_for};
+use crate::support::{Cluster, PATIENCE, wait_for};
 
 /// A cluster with or without a running server.
 pub(crate) struct Source {
@@ -20,12 +18,18 @@ pub(crate) struct Source {
 impl Source {
     /// A new cluster whose server runs with these settings, with the database `app`.
     pub(crate) fn start(settings: &[(&str, &str)]) -> Self {
-        Self::start_with(settings, &InitOptions::default())
+        Self::start_cluster(Cluster::new(), settings)
     }
 
+    /// The same made with these options.
     pub(crate) fn start_with(settings: &[(&str, &str)], options: &InitOptions) -> Self {
-        let mut cluster = Cluster::empty(run_as());
+        let cluster = Cluster::new();
+        std::fs::remove_dir_all(&cluster.spec.data).unwrap();
         initdb(&cluster.spec.installation, &cluster.spec.run_as, &cluster.spec.data, options, &Control::silent()).unwrap();
+        Self::start_cluster(cluster, settings)
+    }
+
+    fn start_cluster(mut cluster: Cluster, settings: &[(&str, &str)]) -> Self {
         cluster.spec.settings.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let mut source = Self { cluster, server: None };
         source.start_server(|_| Ok(()));
@@ -72,7 +76,8 @@ impl Source {
 
     /// The same with a call of the test's own.
     pub(crate) fn copy_through<R>(&self, call: impl FnOnce(&mut dyn Sink) -> R) -> (Self, R) {
-        let mut cluster = Cluster::empty(run_as());
+        let mut cluster = Cluster::new();
+        std::fs::remove_dir_all(&cluster.spec.data).unwrap();
         cluster.spec.credentials = self.cluster.spec.credentials.clone();
         cluster.spec.set_passwords = false;
         cluster.spec.settings.push(("max_prepared_transactions".to_owned(), "10".to_owned()));

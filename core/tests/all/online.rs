@@ -1,1 +1,0 @@
-//! Online copies of servers that are written to meanwhile.
