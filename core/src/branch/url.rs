@@ -17,6 +17,9 @@ use crate::progress::{Control, Unit};
 /// Between the columns of an answer.
 const SEPARATOR: &str = "\u{1f}";
 
+/// Settings whose values are lists of identifiers.
+const LISTS: &[&str] = &["local_preload_libraries", "search_path", "session_preload_libraries", "temp_tablespaces"];
+
 /// What the source says of itself.
 struct Source {
     url: SourceUrl,
@@ -26,6 +29,8 @@ struct Source {
     superuser: String,
     extensions: Vec<String>,
     shape: Shape,
+    /// ALTER DATABASE ... SET: role (or none), `name=value`.
+    settings: Vec<(Option<String>, String)>,
 }
 
 /// What the database is like.
@@ -113,7 +118,22 @@ fn ask(shared: &Shared, url: SourceUrl, options: &CreateOptions, control: &Contr
     };
     let number: u32 = number.parse().unwrap_or(0);
     let extensions = query("select extname from pg_catalog.pg_extension order by 1")?;
-    Ok(Source { url, major: number / 10000, database, user, superuser, extensions, shape: Shape { owner, encoding, collate, ctype } })
+    // In hexadecimal, as values may hold anything.
+    let settings = query(
+        "select coalesce(r.rolname, ''), encode(convert_to(one, 'UTF8'), 'hex') from pg_catalog.pg_db_role_setting s \
+         left join pg_catalog.pg_roles r on r.oid = s.setrole cross join unnest(s.setconfig) as one \
+         where s.setdatabase = (select oid from pg_catalog.pg_database where datname = current_database())",
+    )?;
+    let settings = settings.iter().filter_map(|line| line.split_once(SEPARATOR)).filter_map(|(role, hex)| {
+        Some(((!role.is_empty()).then(|| role.to_owned()), unhex(hex)?))
+    });
+    let (settings, shape) = (settings.collect(), Shape { owner, encoding, collate, ctype });
+    Ok(Source { url, major: number / 10000, database, user, superuser, extensions, shape, settings })
+}
+
+fn unhex(text: &str) -> Option<String> {
+    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect();
+    String::from_utf8(bytes?).ok()
 }
 
 fn with_clients(shared: &Shared) -> Option<Installation> {
@@ -200,6 +220,23 @@ impl Transfer<'_> {
             restore.args(["--no-owner", "--no-privileges", "--role"]).arg(&self.credentials.url.name);
         }
         program::run("pg_restore", &mut restore, folder, &Streams { input: Some(&dump.database), output: None }, control)?;
+        self.put_settings(server, warnings)
+    }
+
+    /// What ALTER DATABASE had set, which an archive holds for its own database name only.
+    fn put_settings(&self, server: &Server, warnings: &mut Vec<String>) -> Result<()> {
+        let mut session = server.connect("postgres")?;
+        let database = Sql::identifier(&self.credentials.database);
+        for (role, setting) in &self.source.settings {
+            let Some((name, value)) = setting.split_once('=') else { continue };
+            // These are lists, quoted part by part already.
+            let value = if LISTS.contains(&name) { value.to_owned() } else { Sql::literal(value) };
+            let quoted: Vec<String> = name.split('.').map(Sql::identifier).collect();
+            let of = role.as_ref().map_or_else(|| format!("database {database}"), |role| format!("role {} in database {database}", Sql::identifier(role)));
+            if let Err(error) = session.run(&format!("alter {of} set {} to {value}", quoted.join("."))) {
+                warnings.push(format!("the setting {name} of database {} was not taken over: {error}", self.credentials.database));
+            }
+        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@
     reason = "tests fail by panicking, also in their helpers, and look at files with the standard library's own means"
 )]
 
+mod branch;
 mod copying;
 mod mark;
 mod online;

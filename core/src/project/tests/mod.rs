@@ -102,7 +102,7 @@ fn restore(project: &Project, name: &str) -> RestoreReport {
 
 fn write(path: &Path, text: &str) {
     crate::sys::fs::make_folder(path.parent().unwrap(), 0o755).unwrap();
-    std::fs::write(path, text).unwrap();
+    std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), text.as_bytes()).unwrap();
 }
 
 fn read(path: &Path) -> String {

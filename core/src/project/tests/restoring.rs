@@ -146,7 +146,7 @@ fn a_damaged_chunk_is_found_while_nothing_is_touched() {
         std::fs::set_permissions(&pack, std::fs::Permissions::from_mode(0o600)).unwrap();
         let mut bytes = crate::sys::fs::read(&pack).unwrap();
         bytes.iter_mut().skip(64).for_each(|byte| *byte ^= 0x55);
-        std::fs::write(&pack, bytes).unwrap();
+        crate::sys::fs::replace(&pack, &bytes, 0o400, &crate::sys::fs::Syncs::new()).unwrap();
     }
     let error = project.restore("first", &RestoreOptions::default(), &Control::silent()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");

@@ -149,7 +149,7 @@ pub(crate) fn restore(project: &Project, name: &str) -> RestoreReport {
 
 pub(crate) fn write(path: &Path, text: &str) {
     forklift::sys::fs::make_folder(path.parent().unwrap(), 0o755).unwrap();
-    std::fs::write(path, text).unwrap();
+    std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), text.as_bytes()).unwrap();
 }
 
 pub(crate) fn read(path: &Path) -> String {
