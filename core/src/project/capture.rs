@@ -134,7 +134,9 @@ fn mode_of(options: &CaptureOptions) -> super::database::CaptureMode {
 }
 
 #[cfg(not(feature = "postgres"))]
-fn mode_of(_: &CaptureOptions) -> super::database::CaptureMode {}
+fn mode_of(_: &CaptureOptions) -> super::database::CaptureMode {
+    super::database::CaptureMode
+}
 
 fn check_name(name: &str) -> Result<()> {
     let wrong = if name.is_empty() {

@@ -7,8 +7,10 @@ use crate::store::{Half, Reader, Ref, Session, Store};
 
 use super::configuration::ConnectionForm;
 
-pub(super) type CaptureMode = ();
-pub(super) const SAFETY_MODE: CaptureMode = ();
+/// There is nothing to choose.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CaptureMode;
+pub(super) const SAFETY_MODE: CaptureMode = CaptureMode;
 
 /// A captured cluster.
 #[derive(Debug, Clone)]
@@ -47,9 +49,9 @@ impl Database {
         absent()
     }
 
-    /// There may be one that another build made: then that build has to remove it.
+    /// The build that made it has to remove it.
     pub(super) fn remove_of_project(_: &Store, _: &Environment, _: &str, _: &Control) -> Result<()> {
-        Ok(())
+        absent()
     }
 
     pub(super) fn name(&self) -> &str {
@@ -88,7 +90,7 @@ impl Database {
         match *self {}
     }
 
-    pub(super) fn capture(&self, _: &Session, (): CaptureMode, _: Option<&Ref>, _: &Control) -> Result<ClusterCapture> {
+    pub(super) fn capture(&self, _: &Session, _: CaptureMode, _: Option<&Ref>, _: &Control) -> Result<ClusterCapture> {
         match *self {}
     }
 

@@ -243,10 +243,11 @@ fn find_store(root: &Path, identity: &Identity, options: &ProjectOptions, enviro
     if let Some(store) = other.and_then(|path| Store::open(&path).ok()).filter(|store| store.uuid() == identity.store_uuid) {
         return Ok((store, Some(identity.store.clone())));
     }
-    Err(missing
-        .with("store", identity.store.display())
-        .with("path", root.display())
-        .hint("name its new place with --store, or put it back"))
+    let files: Vec<_> = identity::files(root, environment).iter().map(|file| file.display().to_string()).collect();
+    Err(missing.with("store", identity.store.display()).with("path", root.display()).hint(format!(
+        "name its new place with --store, or put it back; to bind the worktree anew without it, remove {}",
+        files.join(" and ")
+    )))
 }
 
 fn unbound(folder: &Path) -> Error {

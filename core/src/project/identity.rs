@@ -61,6 +61,13 @@ pub(super) fn look_up(root: &Path, environment: &Environment) -> Result<Lookup> 
     Ok(moved(&folder, &here)?.map_or(Lookup::Unbound, Lookup::Bound))
 }
 
+/// The files that bind `root`: what to remove by hand where its store is gone for good.
+pub(super) fn files(root: &Path, environment: &Environment) -> Vec<PathBuf> {
+    let id = git::admin_folder(root).ok().flatten().map(|admin| admin.join(ID_FILE));
+    let local = locals(environment).ok().map(|folder| file_of(&folder, root));
+    id.into_iter().chain(local).filter(|file| file.exists()).collect()
+}
+
 /// Whether `root` carries the id `project` today; `false` in every doubt.
 pub(super) fn is_bound_to(root: &Path, project: &str, environment: &Environment) -> bool {
     matches!(look_up(root, environment), Ok(Lookup::Bound(identity)) if identity.project == project)

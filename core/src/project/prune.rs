@@ -1,7 +1,7 @@
 //! Forgetting checkpoints and freeing what nothing needs.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -88,12 +88,12 @@ impl Project {
                 clusters.iter().try_for_each(|cluster| database.discard(cluster))?;
             }
             fs::remove_tree(&self.folder.staging())?;
-            for orphan in &orphans {
-                self.remove_orphan(orphan, control)?;
-            }
         }
+        // One whose branch others stand on stays, and must not keep the rest from going.
+        let removed = orphans.iter().filter(|_| apply).map(|orphan| self.remove_orphan(orphan, control)).fold(Ok(()), Result::and);
         let packs = self.store.prune(&PruneOptions { apply, ..PruneOptions::default() }, control)?;
         drop(alone);
+        removed?;
         Ok(PruneReport {
             applied: apply,
             safety: safety.iter().map(CheckpointInfo::of).collect(),
@@ -134,7 +134,9 @@ impl Project {
 
     fn remove_orphan(&self, orphan: &ProjectRecord, control: &Control) -> Result<()> {
         let folder = Folder::new(&self.store, &orphan.id);
-        Database::remove_of_project(&self.store, &self.environment, &orphan.id, control)?;
+        if orphan.branch.is_some() {
+            Database::remove_of_project(&self.store, &self.environment, &orphan.id, control)?;
+        }
         let (refs, _) = self.store.refs()?;
         let theirs: Vec<Ref> = refs.into_iter().filter(|reference| reference.project.as_deref() == Some(&*orphan.id)).collect();
         self.remove_refs(&theirs)?;
@@ -148,10 +150,11 @@ impl Project {
 /// Whether nothing at the recorded place is this project any more. A place on a file system that is not mounted is not gone.
 fn is_gone(record: &ProjectRecord, environment: &crate::Environment) -> bool {
     match std::fs::symlink_metadata(&record.root) {
-        Ok(_) => {
-            matches!(identity::look_up(&record.root, environment), Ok(identity::Lookup::Unbound | identity::Lookup::Recreated(_)))
-                || matches!(identity::look_up(&record.root, environment), Ok(identity::Lookup::Bound(found)) if found.project != record.id)
-        }
+        Ok(_) => match identity::look_up(&record.root, environment) {
+            Ok(identity::Lookup::Bound(found)) => found.project != record.id,
+            Ok(identity::Lookup::Unbound | identity::Lookup::Recreated(_)) => true,
+            Err(_) => false,
+        },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => nearest(&record.root).is_some_and(|dev| dev == record.folder.dev),
         Err(_) => false,
     }
@@ -159,5 +162,5 @@ fn is_gone(record: &ProjectRecord, environment: &crate::Environment) -> bool {
 
 /// Device of the nearest folder above that exists.
 fn nearest(path: &Path) -> Option<u64> {
-    path.ancestors().find_map(|above: &Path| std::fs::metadata(PathBuf::from(above)).ok()).map(|metadata| metadata.dev())
+    path.ancestors().find_map(|above| std::fs::metadata(above).ok()).map(|metadata| metadata.dev())
 }

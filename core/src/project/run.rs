@@ -52,6 +52,7 @@ impl Project {
     /// `RecoveryNeeded` while a journal is pending, `Busy` while a restore is under way, `InvalidArgument` for an empty command,
     /// `NotFound` or `Permission` for a program that cannot be run, `ServerStart`. How the child ended is no error.
     pub fn run(&self, options: &RunOptions, control: &Control) -> Result<RunOutcome> {
+        control.check()?;
         self.check_root()?;
         let configuration = self.configuration()?;
         let (command, folder) = self.command_of(options, &configuration)?;
@@ -60,7 +61,7 @@ impl Project {
         let database = self.database()?;
         let mut variables = vec![(TOKEN_VARIABLE.to_owned(), holder.token().to_owned())];
         if let Some(database) = &database {
-            self.start_for_run(database, control)?;
+            self.start_for_run(database, &holder, control)?;
         }
         let ran = self.run_child(database.as_ref(), &configuration, &command, &folder, &mut variables, control);
         let stopped = database.as_ref().map_or(Ok(()), |database| self.stop_after_run(database, &holder, &control.uncancellable()));
@@ -110,15 +111,24 @@ impl Project {
     }
 
     /// One run at a time looks at the server; the marker says that it is there only for runs.
-    fn start_for_run(&self, database: &Database, control: &Control) -> Result<()> {
+    fn start_for_run(&self, database: &Database, holder: &Holder, control: &Control) -> Result<()> {
         let _turn = Lock::wait(&self.folder.server_lock(), Mode::Exclusive, SERVER_PATIENCE, control)?;
-        if database.is_running()? {
+        let marker = self.folder.server_marker();
+        let running = database.is_running()?;
+        if !running || !self.is_used_by_others(holder)? {
+            // Left by a run that was killed: a server that runs now may be anybody's, and stays.
+            fs::remove_file(&marker)?;
+        }
+        if running {
             return Ok(());
         }
-        let marker = self.folder.server_marker();
-        fs::remove_file(&marker)?;
         drop(fs::create_new(&marker, 0o600)?);
         database.start(control).inspect_err(|_| drop(fs::remove_file(&marker)))
+    }
+
+    /// Whether another managed command is at work.
+    fn is_used_by_others(&self, holder: &Holder) -> Result<bool> {
+        Ok(self.holders(false)?.into_iter().any(|other| other.kind == HolderKind::Run && other.token != holder.token()))
     }
 
     fn stop_after_run(&self, database: &Database, holder: &Holder, control: &Control) -> Result<()> {
@@ -126,8 +136,7 @@ impl Project {
         let Ok(_shared) = self.beside_others(SERVER_PATIENCE, control) else { return Ok(()) };
         let _turn = Lock::wait(&self.folder.server_lock(), Mode::Exclusive, SERVER_PATIENCE, control)?;
         let marker = self.folder.server_marker();
-        let others = self.holders(false)?.into_iter().any(|other| other.kind == HolderKind::Run && other.token != holder.token());
-        if others || !marker.exists() || self.journal()?.is_some() {
+        if self.is_used_by_others(holder)? || !marker.exists() || self.journal()?.is_some() {
             return Ok(());
         }
         database.stop(control)?;

@@ -57,6 +57,8 @@ struct Intent {
     format: u32,
     #[serde(with = "super::paths")]
     root: PathBuf,
+    /// It makes a branch.
+    branch: bool,
 }
 
 impl Project {
@@ -97,7 +99,7 @@ impl Project {
         let mut making = Making::new(root, store, environment)?;
         match making.run(setup, &configuration, absent, control) {
             Ok(done) => Ok(done),
-            Err(error) => match making.undo(&control.uncancellable()) {
+            Err(error) => match making.undo(setup.from.is_some(), &control.uncancellable()) {
                 Ok(()) => Err(error),
                 Err(second) => Err(error.hint(format!("what it made was not all removed ({second}); the next `project setup` does it"))),
             },
@@ -131,7 +133,7 @@ impl<'a> Making<'a> {
         control: &Control,
     ) -> Result<(Project, SetupReport)> {
         fs::make_folder(self.folder.path(), 0o700)?;
-        write_json(&self.folder.intent(), &Intent { format: FORMAT, root: self.root.clone() }, &self.syncs)?;
+        write_json(&self.folder.intent(), &Intent { format: FORMAT, root: self.root.clone(), branch: setup.from.is_some() }, &self.syncs)?;
         self.pass("setup-intent-written")?;
         let mut warnings = Vec::new();
         let mut database = None;
@@ -184,12 +186,14 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    fn undo(&self, control: &Control) -> Result<()> {
+    fn undo(&self, branch: bool, control: &Control) -> Result<()> {
         identity::unbind(&self.root, &self.id, self.environment)?;
         if self.configuration_written {
             fs::remove_file(&self.root.join(configuration::FILE))?;
         }
-        Database::remove_of_project(&self.store, self.environment, &self.id, control)?;
+        if branch {
+            Database::remove_of_project(&self.store, self.environment, &self.id, control)?;
+        }
         fs::remove_tree(self.folder.path())
     }
 
@@ -215,7 +219,13 @@ fn sweep(store: &Store, environment: &Environment, control: &Control) -> Result<
             fs::remove_file(&folder.intent())?;
             continue;
         }
-        Database::remove_of_project(store, environment, id, control)?;
+        if intent.branch {
+            match Database::remove_of_project(store, environment, id, control) {
+                // Only a build with Postgres can do it.
+                Err(error) if error.kind() == ErrorKind::Unsupported => continue,
+                other => other?,
+            }
+        }
         fs::remove_tree(folder.path())?;
     }
     Ok(())

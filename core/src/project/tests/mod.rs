@@ -3,6 +3,7 @@
 mod binding;
 mod capturing;
 mod crashing;
+mod faults;
 mod locking;
 mod pruning;
 mod restoring;
@@ -17,21 +18,31 @@ use crate::{Control, Environment};
 
 /// A machine of its own: data folder, store and one worktree.
 struct Machine {
-    top: tempfile::TempDir,
+    top: PathBuf,
+    /// Removed with the machine.
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl Machine {
     fn new() -> Self {
-        let top = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        Self { top: Self::at(folder.path().canonicalize().unwrap()).top, _folder: Some(folder) }
+    }
+
+    fn at(top: PathBuf) -> Self {
         for folder in ["data", "home", "work"] {
-            std::fs::create_dir(top.path().join(folder)).unwrap();
+            crate::sys::fs::make_folder(&top.join(folder), 0o700).unwrap();
         }
-        Self { top }
+        Self { top, _folder: None }
     }
 
     /// With a bound worktree that holds a few files.
     fn with_project() -> (Self, Project) {
-        let machine = Self::new();
+        Self::new().with_bound_worktree()
+    }
+
+    fn with_bound_worktree(self) -> (Self, Project) {
+        let machine = self;
         write(&machine.work().join("app.py"), "version = 1\n");
         write(&machine.work().join("lib/util.py"), "one\n");
         let (project, _) = machine.setup(&machine.work()).unwrap();
@@ -39,7 +50,7 @@ impl Machine {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.top.path().canonicalize().unwrap().join(name)
+        self.top.join(name)
     }
 
     fn work(&self) -> PathBuf {
