@@ -38,6 +38,11 @@ pub(super) fn admin_folder(root: &Path) -> Result<Option<PathBuf>> {
     folder.canonicalize().map(Some).map_err(|source| Error::io("resolve", &folder, source))
 }
 
+/// Whether `root` is the top of a linked worktree.
+pub(super) fn is_linked(root: &Path) -> bool {
+    matches!(admin_folder(root), Ok(Some(admin)) if admin.join("commondir").is_file())
+}
+
 fn named_by(bytes: &[u8]) -> Option<PathBuf> {
     let path = bytes.strip_prefix(b"gitdir:")?.trim_ascii();
     (!path.is_empty() && !path.contains(&0)).then(|| PathBuf::from(std::ffi::OsStr::from_bytes(path)))

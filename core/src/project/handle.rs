@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::configuration::{self, Configuration};
 use super::database::Database;
+use super::git;
 use super::identity::{self, Identity, Lookup};
 use super::record::{FORMAT, Folder, FolderId, ProjectRecord};
 use crate::environment::Environment;
@@ -55,7 +56,8 @@ impl Project {
                 Lookup::Recreated(identity) => recreated = recreated.or(Some((root.to_owned(), identity))),
                 Lookup::Unbound => {}
             }
-            if root.join(configuration::FILE).is_file() {
+            // A linked worktree inside another one is no part of that one's project.
+            if root.join(configuration::FILE).is_file() || git::is_linked(root) {
                 return Err(recreated.map_or_else(|| unbound(root), |(root, identity)| made_again(&root, &identity)));
             }
         }

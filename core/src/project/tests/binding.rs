@@ -144,6 +144,20 @@ fn git_worktrees_have_projects_of_their_own() {
 }
 
 #[test]
+fn a_linked_worktree_inside_another_is_not_taken_for_it() {
+    let machine = Machine::new();
+    let work = repository(&machine);
+    machine.setup(&work).unwrap();
+    git(&work, &["worktree", "add", "-q", "--detach", "inner"]);
+    write(&work.join("inner/below/x"), "x");
+    let error = machine.open(&work.join("inner/below")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.message().contains("inner"), "{error}");
+    machine.setup(&work.join("inner")).unwrap();
+    assert_eq!(machine.open(&work.join("inner/below")).unwrap().root(), work.join("inner"));
+}
+
+#[test]
 fn a_copy_is_refused_by_name_and_can_be_bound() {
     let machine = Machine::new();
     let work = repository(&machine);

@@ -81,7 +81,11 @@ fn a_read_only_store_is_read_and_refuses_by_name() {
     capture(&project, "first");
     edit(&machine.work());
     let store = machine.path("store").display().to_string();
-    in_namespace(&machine, "faults::child_on_a_read_only_store", &format!("mount --bind {store} {store} && mount -o remount,bind,ro {store}"));
+    in_namespace(
+        &machine,
+        "faults::child_on_a_read_only_store",
+        &format!("mount --bind {store} {store} && mount -o remount,bind,ro {store}"),
+    );
 }
 
 #[test]

@@ -96,6 +96,20 @@ fn hooks_pause_the_app_and_start_it_only_if_it_ran() {
 }
 
 #[test]
+fn a_cancelled_restore_leaves_everything() {
+    let (machine, project) = Machine::with_project();
+    capture(&project, "first");
+    edit(&machine.work());
+    let before = tree(&machine.work());
+    let cancel = crate::CancelToken::new();
+    cancel.cancel();
+    let error = project.restore("first", &RestoreOptions::default(), &Control::new(cancel, None)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    assert_eq!(tree(&machine.work()), before);
+    assert_eq!((project.log().unwrap().0.len(), project.status(&Control::silent()).unwrap().pending), (1, None));
+}
+
+#[test]
 fn every_failure_before_the_selection_rolls_back_at_once() {
     let (machine, project) = Machine::with_project();
     capture(&project, "first");
