@@ -7,7 +7,7 @@ use super::layout::{self, ClusterFolder, ClusterRecord, Current, DELETING, FORMA
 use super::making::run_once;
 use super::registry::lock_registry;
 use super::shared::{Place, Shared, named};
-use super::{Branch, cache, write};
+use super::{Branch, cache, sweep, write};
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, Address, Installation, ServerStatus};
 use crate::progress::Control;
@@ -227,8 +227,8 @@ impl MakingCluster {
 
 impl Drop for MakingCluster {
     fn drop(&mut self) {
-        if !self.finished {
-            // What cannot be removed now is removed by the next command on the branch.
+        // What cannot be removed now is removed by the next command on the branch.
+        if !self.finished && sweep::stopped(&self.folder.run(), &self.folder.data(), Some(&self.address)) {
             let address = layout::remove_address(&self.address);
             let folder = sys::fs::remove_tree(self.folder.path());
             drop((address, folder));

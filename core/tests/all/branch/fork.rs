@@ -19,7 +19,8 @@ fn a_fork_of_a_busy_server_is_consistent_and_cuts_nobody() {
     let made = program(&source, "pgbench").args(["-i", "-q", "-s", "1"]).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let held = client(&source);
-    let load = program(&source, "pgbench").args(["-c", "4", "-T", "4", "-n"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let load =
+        program(&source, "pgbench").args(["-c", "4", "-T", "4", "-n"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the load", || value(&source, "select count(*) > 20 from pgbench_history") == "t");
     let (fork, report) = place.branches.fork("fork", &of("main"), &ForkOptions::default(), &silent()).unwrap();
     assert_eq!(report.mode, "online");
@@ -51,7 +52,8 @@ fn a_fork_of_a_stopped_branch_and_a_fork_of_that_keep_rows_roles_and_extensions(
          create table t (id serial primary key); insert into t default values; insert into t default values",
     );
     stop(&main);
-    let (first, report) = place.branches.fork("first", &of("main"), &ForkOptions { tcp: true, ..ForkOptions::default() }, &silent()).unwrap();
+    let (first, report) =
+        place.branches.fork("first", &of("main"), &ForkOptions { tcp: true, ..ForkOptions::default() }, &silent()).unwrap();
     assert_eq!((report.mode.as_str(), report.unlogged.len()), ("stopped", 0));
     start(&first);
     run(&first, "insert into t default values");
