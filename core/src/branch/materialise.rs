@@ -166,8 +166,10 @@ pub(super) fn fill(
     control: &Control,
 ) -> Result<Filled> {
     let warnings = captured.facts.check(installation)?;
-    let key = if keep_replication { format!("{checkpoint}-slots") } else { checkpoint.to_owned() };
-    let from_cache = cache::take(shared, &key, data, control)?;
+    let with_slots = format!("{checkpoint}-slots");
+    let key = if keep_replication { with_slots.clone() } else { checkpoint.to_owned() };
+    // Slots can be taken away from a clone, not added.
+    let from_cache = cache::take(shared, &key, data, control)? || (key != with_slots && cache::take(shared, &with_slots, data, control)?);
     if !from_cache {
         write::write(reader, half, captured.root_mode, data, control)?;
         if captured.report.mode == "online" {
