@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::Branch;
 use super::facts::{self, CapturedCluster};
 use super::layout::{self, ClusterFolder, ClusterRecord, SCRATCH};
 use super::lifecycle::show;
 use super::shared::{PATIENCE, named};
+use super::{Branch, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, ClusterCache, ClusterFacts, CopyReport, Mark, Server, ServerStatus, StopMode, StoreSink, TreeSink};
@@ -99,6 +99,9 @@ impl Branch {
                 }
                 return Ok(unchanged(half, captured));
             }
+        }
+        if server.is_some() {
+            space::for_capture(&self.data()?)?;
         }
         let mut record: ClusterRecord = layout::load(&self.folder.cluster(&cluster).record())?;
         let facts = self.describe(server.as_ref(), &mut record)?;

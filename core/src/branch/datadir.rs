@@ -7,7 +7,8 @@ use super::conf;
 use super::create::{cluster_record, credentials, plan};
 use super::making::{Making, Plan};
 use super::shared::Shared;
-use super::{Branch, CreateOptions, settings};
+use super::{Branch, CreateOptions, layout, settings, space};
+use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, ClusterFacts, Credentials, Installation, Server, ServerStatus, Sql, TreeSink};
 use crate::progress::Control;
@@ -78,6 +79,8 @@ fn refuse_running(data: &Path) -> Result<()> {
 fn copy(making: &Making, source: &Path, installation: &Installation, control: &Control) -> Result<String> {
     let data = making.cluster_folder().data();
     let mut sink = TreeSink::new(source, &data)?;
+    let needed = if sink.method() == Method::Copy { layout::bytes_on_disk(source) } else { 0 };
+    space::require(making.folder.path(), needed)?;
     postgres::copy_stopped(source, &mut sink, control)?;
     let run_as = making.shared.run_as()?;
     run_as.give(&data)?;

@@ -7,7 +7,7 @@ use super::layout::{self, ClusterFolder, ClusterRecord, Current, DELETING, FORMA
 use super::making::run_once;
 use super::registry::lock_registry;
 use super::shared::{Place, Shared, named};
-use super::{Branch, cache, sweep, write};
+use super::{Branch, cache, space, sweep, write};
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, Address, Installation, ServerStatus};
 use crate::progress::Control;
@@ -171,6 +171,8 @@ pub(super) fn fill(
     // Slots can be taken away from a clone, not added.
     let from_cache = cache::take(shared, &key, data, control)? || (key != with_slots && cache::take(shared, &with_slots, data, control)?);
     if !from_cache {
+        let segments = 2 * u64::from(captured.facts.control.wal_segment_size);
+        space::require(data.parent().unwrap_or(data), half.bytes + segments)?;
         write::write(reader, half, captured.root_mode, data, control)?;
         if captured.report.mode == "online" {
             postgres::check_online_copy(data)?;

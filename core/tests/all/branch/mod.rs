@@ -3,6 +3,7 @@
 mod checkpoint;
 mod crash;
 mod create;
+mod faults;
 mod fork;
 mod registry;
 
@@ -34,9 +35,17 @@ impl Place {
         Self::with(&Environment::of([("PATH", "/usr/bin:/bin"), ("FORKLIFT_KEEPER", keeper), ("FORKLIFT_NO_USER_NAMESPACE", "1")]))
     }
 
+    /// In a folder of this one.
+    pub(crate) fn below(folder: &Path) -> Self {
+        Self::at(tempfile::tempdir_in(folder).unwrap(), &environment())
+    }
+
     fn with(environment: &Environment) -> Self {
+        Self::at(tempfile::tempdir().unwrap(), environment)
+    }
+
+    fn at(folder: tempfile::TempDir, environment: &Environment) -> Self {
         use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
         let store = Store::open_or_create(&folder.path().join("store")).unwrap();
         let branches = Branches::open(&store, environment).unwrap();
