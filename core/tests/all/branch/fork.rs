@@ -81,14 +81,17 @@ fn archiving_slots_subscriptions_and_prepared_transactions_of_the_source() {
     }
     let settings = [
         ("wal_level", "logical".to_owned()),
-        ("archive_mode", "on".to_owned()),
-        ("archive_command", format!("cp %p {}/%f-$PPID", archive.display())),
         ("max_prepared_transactions", "5".to_owned()),
         ("max_connections", "120".to_owned()),
     ];
     let settings = settings.map(|(name, value)| (name.to_owned(), value)).to_vec();
     let options = CreateOptions { settings, ..CreateOptions::default() };
     let main = place.branches.create("main", &Origin::Empty, &options, &silent()).unwrap();
+    start(&main);
+    // In its files, which the fork has too.
+    run(&main, "alter system set archive_mode = on");
+    run(&main, &format!("alter system set archive_command = 'cp %p {}/%f-$PPID'", archive.display()));
+    stop(&main);
     start(&main);
     run(&main, "create table t (x int); select pg_create_physical_replication_slot('standby', true)");
     run(&main, "select pg_create_logical_replication_slot('decoder', 'pgoutput')");
