@@ -244,3 +244,96 @@ impl<'a> Input<'a> {
         (0..length).map(|_| item(self)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_000_000_000_000_000_000;
+
+    fn content(ctime_ns: i64) -> Content {
+        let stat = Stat {
+            kind: Kind::File,
+            dev: 1,
+            ino: 2,
+            nlink: 1,
+            size: 3,
+            allocated: 4096,
+            mode: 0o644,
+            uid: 5,
+            gid: 6,
+            mtime_ns: 7,
+            ctime_ns,
+        };
+        let chunks = vec![ChunkRef { id: ChunkId([9; 32]), len: 3 }];
+        let xattrs = vec![Xattr { name: b"user.x".to_vec(), value: b"y".to_vec() }];
+        Content { stat, chunks, holes: vec![(1, 2)], xattrs, unreadable: Vec::new(), unstable: false, bytes_read: 3 }
+    }
+
+    fn learned(ctime_ns: i64) -> (StatCache, Content) {
+        let mut cache = StatCache::default();
+        cache.begin();
+        let content = content(ctime_ns);
+        cache.learn(b"file", &content, NOW);
+        (cache, content)
+    }
+
+    #[test]
+    fn only_what_changed_long_before_the_read_is_remembered() {
+        for (age_ns, remembered) in
+            [(0, false), (1_999_999_999, false), (-5_000_000_000, false), (2_000_000_000, true), (i64::MAX / 2, true)]
+        {
+            let (cache, content) = learned(NOW - age_ns);
+            assert_eq!(cache.find(b"file", &content.stat).is_some(), remembered, "{age_ns}");
+        }
+        let (mut cache, mut content) = learned(NOW - 10_000_000_000);
+        content.unstable = true;
+        cache.learn(b"file", &content, NOW);
+        assert!(cache.find(b"file", &content.stat).is_none(), "an unstable file is forgotten");
+    }
+
+    #[test]
+    fn any_difference_in_the_stat_counts() {
+        let (cache, content) = learned(NOW - 10_000_000_000);
+        let changes: [fn(&mut Stat); 7] = [
+            |stat| stat.ino += 1,
+            |stat| stat.size += 1,
+            |stat| stat.mtime_ns += 1,
+            |stat| stat.ctime_ns += 1,
+            |stat| stat.mode ^= 1,
+            |stat| stat.dev += 1,
+            |stat| stat.uid += 1,
+        ];
+        for change in changes {
+            let mut stat = content.stat;
+            change(&mut stat);
+            assert!(cache.find(b"file", &stat).is_none());
+        }
+        assert!(cache.find(b"other", &content.stat).is_none());
+    }
+
+    #[test]
+    fn after_a_boot_young_entries_are_read_again() {
+        for (age_ns, certain) in [(10_000_000_000, false), (200_000_000_000, true)] {
+            let (mut cache, content) = learned(NOW - age_ns);
+            cache.boot += 1;
+            assert_eq!(cache.find(b"file", &content.stat).is_some(), certain);
+        }
+    }
+
+    #[test]
+    fn the_file_form_keeps_everything_and_notices_every_flipped_byte() {
+        let (cache, content) = learned(NOW - 10_000_000_000);
+        let bytes = encode(&cache);
+        let mut read = decode(&bytes).expect("decodes");
+        read.boot = cache.boot;
+        let found = read.find(b"file", &content.stat).expect("found");
+        assert_eq!(*found, Content { bytes_read: 0, stat: Stat { ..content.stat }, ..content.clone() });
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            assert!(decode(&damaged).is_none(), "{at}");
+            assert!(decode(&bytes[..at]).is_none(), "{at}");
+        }
+    }
+}

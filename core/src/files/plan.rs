@@ -69,10 +69,10 @@ pub fn plan(
 ) -> Result<Plan> {
     let entries = entries_of(reader, target)?;
     // The checkpoint's source list may name what is gone today: that is what the restore brings back.
-    let disk = scan_existing(target_scope, control)?;
-    let today = if same_selection(target_scope, scope) { None } else { Some(scan_existing(scope, control)?) };
+    let disk = scan(&target_scope.existing(), control)?;
+    let today = if same_selection(target_scope, scope) { None } else { Some(scan(&scope.existing(), control)?) };
     let rules_then = Rules::of_manifest(reader, entries.iter())?;
-    let guard = Guard::new(target_scope, rules_then, today.as_ref().map_or(&disk.rules, |today| &today.rules))?;
+    let guard = Guard::new(target_scope, rules_then, &disk.rules)?;
 
     let cache = &*cache;
     let known = |path: &[u8], stat: &Stat| cache.find(path, stat).map(|content| Known { chunks: &content.chunks, xattrs: &content.xattrs });
@@ -199,11 +199,4 @@ fn note(hash: &mut blake3::Hasher, path: &[u8], verdict: Verdict, stat: Option<&
 
 fn same_selection(one: &Scope, other: &Scope) -> bool {
     one.sources() == other.sources() && one.exclude == other.exclude && one.never == other.never
-}
-
-/// A scan that takes a selected path which does not exist for an empty one.
-fn scan_existing(scope: &Scope, control: &Control) -> Result<Scan> {
-    let Some(source) = &scope.source else { return scan(scope, control) };
-    let there = source.iter().filter(|path| std::fs::symlink_metadata(scope.root.join(path)).is_ok()).cloned().collect();
-    scan(&Scope { source: Some(there), ..scope.clone() }, control)
 }

@@ -59,6 +59,15 @@ impl Scope {
         Ok(Self { root: root.to_owned(), never, ..scope })
     }
 
+    /// The same without the selected paths that do not exist now, which a capture would refuse: for the safety capture before
+    /// a restore, and for comparing.
+    #[must_use]
+    pub fn existing(&self) -> Self {
+        let there = |path: &&PathBuf| std::fs::symlink_metadata(self.root.join(path)).is_ok();
+        let source = self.source.as_ref().map(|paths| paths.iter().filter(there).cloned().collect());
+        Self { source, ..self.clone() }
+    }
+
     /// The selected paths without `.` and without those below another one, sorted; `None` for the whole worktree, one empty
     /// path where the root itself is selected.
     pub(super) fn sources(&self) -> Option<Vec<Vec<u8>>> {

@@ -3,17 +3,16 @@
 pub mod fs;
 pub mod holes;
 pub mod id;
+pub mod identity;
 pub mod lease;
+pub mod library;
 pub mod locale;
 pub mod lock;
 pub mod parallel;
-pub mod tree;
-pub mod xattr;
-pub mod identity;
-pub mod library;
 pub mod ports;
 pub mod process;
+pub mod shared_map;
 pub mod signals;
 pub mod spawn;
-#[cfg(test)]
-pub mod shared_map;
+pub mod tree;
+pub mod xattr;

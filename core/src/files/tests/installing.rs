@@ -96,6 +96,22 @@ fn case_13_not_captured_is_never_deleted() {
 }
 
 #[test]
+fn case_13_what_a_capture_could_not_read_is_never_deleted() {
+    let mut lab = Lab::new();
+    lab.write("code", "x");
+    let mut target = lab.capture();
+    let denied = serde_json::json!([{ "path": "locked", "reason": "unreadable: permission denied" }]);
+    target.half.facts["scope"]["left_out"] = denied;
+    lab.write("locked/in/file", "readable today");
+    lab.write("other", "made later");
+    let plan = verdicts(&lab.plan(&target).items);
+    assert_eq!((plan["locked/in/file"], plan["locked"], plan["other"]), (Verdict::NotCaptured, Verdict::NotCaptured, Verdict::Delete));
+    lab.restore(&target);
+    assert_eq!(get(&lab.at("locked/in/file")), b"readable today");
+    assert!(!lab.at("other").exists());
+}
+
+#[test]
 fn case_16_ignored_files_survive_or_come_back() {
     let mut lab = Lab::new();
     lab.write(".gitignore", ".env\n*.keystore\ndist/\nlate.env\n");
@@ -352,7 +368,9 @@ fn a_selected_path_that_is_gone_today_is_made_again() {
     let target = lab.capture_scope(&scope);
     clear(lab.at("deep"));
     assert_eq!(verdicts(&lab.plan(&target).items).into_keys().collect::<Vec<_>>(), ["deep/down", "deep/down/file"]);
-    let safety = lab.capture();
+    let safety = lab.scope_of(&target).existing();
+    let safety = lab.capture_scope(&safety);
+    assert_eq!(safety.half.entries, 0);
     lab.install(&target, &safety);
     assert_eq!(get(&lab.at("deep/down/file")), b"x");
 }

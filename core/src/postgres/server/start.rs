@@ -4,10 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::super::ControlFile;
 use super::super::keeper::{Channel, Line, Programs, Start};
 use super::super::lock_file::{self, LockFile};
 use super::super::record::Record;
+use super::super::{ControlFile, copy_settings};
 use super::find::{self, Found};
 use super::{Server, ServerSpec, passwords, stop};
 use crate::error::{Error, ErrorKind, Result};
@@ -35,8 +35,7 @@ pub(super) fn start(spec: &ServerSpec, prepare: impl FnOnce(&Server) -> Result<(
     };
     clear(spec, control)?;
     make_address(spec)?;
-    spec.run_as.check(&spec.installation, &spec.data)?;
-    spec.run_as.check(&spec.installation, &spec.run)?;
+    spec.run_as.check_folders(&spec.installation, &[&spec.data, &spec.run, &spec.address.private])?;
     passwords::write_access(&spec.run, &spec.run_as, spec.set_passwords)?;
     let log = open_log(&spec.run)?;
     control.report("start server", 0, 1, Unit::Items);
@@ -98,30 +97,12 @@ fn order(spec: &ServerSpec) -> Result<Start> {
         data: spec.data.clone(),
         run: spec.run.clone(),
         address: spec.address.clone(),
-        settings: settings(spec),
+        // A copy has its tablespaces as real folders.
+        settings: [copy_settings(&spec.data, spec.installation.version)?, spec.settings.clone()].concat(),
         system_identifier: ControlFile::read(&spec.data)?.system_identifier,
         patience_ms: u64::try_from(spec.patience.as_millis()).unwrap_or(u64::MAX),
         owner: if spec.bound_to_owner { Some(Identity::own()?) } else { None },
     })
-}
-
-/// The caller's settings, after what the data folder itself asks for.
-fn settings(spec: &ServerSpec) -> Vec<(String, String)> {
-    let mut settings = Vec::new();
-    let folders = crate::sys::fs::names(&spec.data.join("pg_tblspc")).unwrap_or_default();
-    let real = |name: &std::ffi::OsString| {
-        let metadata = std::fs::symlink_metadata(spec.data.join("pg_tblspc").join(name));
-        metadata.is_ok_and(|metadata| metadata.is_dir())
-    };
-    let version = spec.installation.version;
-    // A copy has its tablespaces as real folders, and recovery from a backup ends in a panic over them otherwise. Minor
-    // releases before these neither know the setting nor look.
-    let known = version.major >= 15 || (version.major, version.minor) >= (14, 5) || (version.major == 13 && version.minor >= 8);
-    if known && folders.iter().any(real) {
-        settings.push(("allow_in_place_tablespaces".to_owned(), "on".to_owned()));
-    }
-    settings.extend(spec.settings.iter().cloned());
-    settings
 }
 
 fn check_cluster(spec: &ServerSpec) -> Result<()> {

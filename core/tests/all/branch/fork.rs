@@ -79,11 +79,8 @@ fn archiving_slots_subscriptions_and_prepared_transactions_of_the_source() {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(&archive, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    let settings = [
-        ("wal_level", "logical".to_owned()),
-        ("max_prepared_transactions", "5".to_owned()),
-        ("max_connections", "120".to_owned()),
-    ];
+    let settings =
+        [("wal_level", "logical".to_owned()), ("max_prepared_transactions", "5".to_owned()), ("max_connections", "120".to_owned())];
     let settings = settings.map(|(name, value)| (name.to_owned(), value)).to_vec();
     let options = CreateOptions { settings, ..CreateOptions::default() };
     let main = place.branches.create("main", &Origin::Empty, &options, &silent()).unwrap();
