@@ -1,0 +1,69 @@
+//! A progress bar for operations that last more than a second.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use forklift::{Progress, ProgressSink, Unit};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Draws on standard error from the second second on.
+pub(crate) struct Bar {
+    started: Instant,
+    drawn: Mutex<Option<Drawn>>,
+}
+
+struct Drawn {
+    bar: ProgressBar,
+    shape: (Unit, bool),
+}
+
+impl Bar {
+    pub(crate) fn new() -> Self {
+        Self { started: Instant::now(), drawn: Mutex::new(None) }
+    }
+
+    /// Takes the bar off the terminal; the next report draws it again.
+    pub(crate) fn clear(&self) {
+        if let Ok(mut drawn) = self.drawn.lock()
+            && let Some(drawn) = drawn.take()
+        {
+            drawn.bar.finish_and_clear();
+        }
+    }
+}
+
+impl ProgressSink for Bar {
+    fn report(&self, progress: Progress<'_>) {
+        if self.started.elapsed() < PATIENCE {
+            return;
+        }
+        let Ok(mut drawn) = self.drawn.lock() else { return };
+        let shape = (progress.unit, progress.total > 0);
+        let drawn = drawn.get_or_insert_with(|| Drawn { bar: bar(shape), shape });
+        if drawn.shape != shape {
+            drawn.bar.set_style(style(shape));
+            drawn.shape = shape;
+        }
+        drawn.bar.set_message(progress.step.to_owned());
+        drawn.bar.set_length(progress.total);
+        drawn.bar.set_position(progress.done);
+    }
+}
+
+fn bar(shape: (Unit, bool)) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style(shape));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+fn style((unit, has_total): (Unit, bool)) -> ProgressStyle {
+    let template = match (unit, has_total) {
+        (Unit::Bytes, true) => "{msg} {wide_bar} {bytes}/{total_bytes}",
+        (Unit::Bytes, false) => "{spinner} {msg} {bytes}",
+        (Unit::Items, true) => "{msg} {wide_bar} {pos}/{len}",
+        (Unit::Items, false) => "{spinner} {msg} {pos}",
+    };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
