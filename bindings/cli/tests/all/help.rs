@@ -31,7 +31,8 @@ fn help_pages_are_the_committed_ones() {
 }
 
 fn collect(name: &str, mut command: Command, pages: &mut BTreeMap<String, String>) {
-    pages.insert(format!("{name}.txt"), format!("{}\n", command.render_long_help().to_string().trim_end()));
+    let lines: Vec<String> = command.render_long_help().to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    pages.insert(format!("{name}.txt"), format!("{}\n", lines.join("\n").trim_end()));
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
         collect(&format!("{name}-{}", inner.get_name()), inner.clone().term_width(100), pages);
     }
