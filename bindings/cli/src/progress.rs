@@ -67,3 +67,24 @@ fn style((unit, has_total): (Unit, bool)) -> ProgressStyle {
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_drawn_from_the_second_second_on() {
+        let report = |bar: &Bar, total| bar.report(Progress { step: "copy", done: 1, total, unit: Unit::Bytes });
+        let bar = Bar::new();
+        report(&bar, 2);
+        assert!(bar.drawn.lock().unwrap().is_none());
+
+        let bar = Bar { started: Instant::now().checked_sub(PATIENCE).unwrap(), ..Bar::new() };
+        report(&bar, 2);
+        assert_eq!(bar.drawn.lock().unwrap().as_ref().map(|drawn| (drawn.bar.position(), drawn.bar.length())), Some((1, Some(2))));
+        report(&bar, 0);
+        assert_eq!(bar.drawn.lock().unwrap().as_ref().map(|drawn| drawn.shape), Some((Unit::Bytes, false)));
+        bar.clear();
+        assert!(bar.drawn.lock().unwrap().is_none());
+    }
+}
