@@ -51,7 +51,7 @@ impl Failure {
             Failure::Usage(error) => usage(error, output),
             Failure::Operation(error) => {
                 if output.is_json() {
-                    output.error_json(&as_json(error));
+                    output.error_json(&as_json(error), &lines(error));
                 } else {
                     output.error_lines(&lines(error));
                 }
@@ -96,7 +96,7 @@ fn usage(error: &clap::Error, output: &mut Output<'_>) -> u8 {
         let what: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
         let error = Error::new(ErrorKind::InvalidArgument, what.join(" ").trim_start_matches("error: "))
             .hint("`forklift help` lists the commands, `--help` after one its options");
-        output.error_json(&as_json(&error));
+        output.error_json(&as_json(&error), &lines(&error));
     } else {
         output.error_lines(text.trim_end());
     }

@@ -84,9 +84,12 @@ impl<'a> Output<'a> {
         writeln!(self.stderr, "{lines}").ok();
     }
 
-    pub(crate) fn error_json(&mut self, json: &str) {
+    /// An error as the result of a command; `lines` say it where results cannot be written.
+    pub(crate) fn error_json(&mut self, json: &str, lines: &str) {
         self.clear_bar();
-        writeln!(self.stdout, "{json}").and_then(|()| self.stdout.flush()).ok();
+        if writeln!(self.stdout, "{json}").and_then(|()| self.stdout.flush()).is_err() {
+            self.error_lines(lines);
+        }
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {

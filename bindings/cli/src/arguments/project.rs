@@ -36,7 +36,8 @@ pub(crate) enum ProjectCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Setup {
     /// The worktree; the current folder where not said
-    pub(crate) folder: Option<PathBuf>,
+    #[arg(value_name = "DIR")]
+    pub(crate) worktree: Option<PathBuf>,
     /// Fork the worktree's own branch from this one; a running one is not interrupted
     #[arg(long, value_name = "BRANCH", conflicts_with = "files_only")]
     pub(crate) from: Option<String>,

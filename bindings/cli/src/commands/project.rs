@@ -21,6 +21,7 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, command: ProjectCo
         ProjectCommand::Setup(arguments) => setup(context, output, arguments)?,
         ProjectCommand::Status => {
             let status = context.project()?.status(&context.control())?;
+            output.warnings(&status.warnings);
             output.result(&status, describe_status)?;
         }
         ProjectCommand::Run(arguments) => {
@@ -44,7 +45,7 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, command: ProjectCo
 }
 
 fn setup(context: &Context, output: &mut Output<'_>, arguments: Setup) -> Result<(), Failure> {
-    let folder = context.folder().join(arguments.folder.unwrap_or_default());
+    let folder = context.folder().join(arguments.worktree.unwrap_or_default());
     let options = SetupOptions { from: arguments.from, branch: arguments.branch, files_only: arguments.files_only };
     let (_, report) = Project::setup(&folder, &options, &context.project_options(), context.environment(), &context.control())?;
     output.warnings(&report.warnings);

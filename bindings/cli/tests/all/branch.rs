@@ -25,7 +25,6 @@ fn installations_are_listed_with_their_extensions() {
 fn an_explicit_installation_that_is_none_is_an_error() {
     let place = Place::new();
     let error = place.run(&["--postgres", "nowhere", "create", "a", "--json"]).error(3);
-    assert_eq!(error["kind"], "postgres_not_found");
     assert!(error["message"].as_str().unwrap().contains("nowhere"), "{error}");
 }
 

@@ -36,7 +36,7 @@ fn files_are_captured_shown_and_restored() {
     assert_eq!(changes, json!([{ "path": "a.txt", "kind": "modified" }, { "path": "b.txt", "kind": "added" }]));
     assert!(run(&["diff", "first"]).text().contains("modified  a.txt\n"));
     let status = run(&["status", "--json"]).facts();
-    keys(&status, &["id", "root", "store", "branch", "server", "running", "pending", "last", "changed"]);
+    keys(&status, &["id", "root", "store", "branch", "server", "running", "pending", "last", "changed", "warnings"]);
     assert_eq!(status["changed"], 2);
 
     let plan = run(&["restore", "first", "--dry-run", "--json"]).facts();
@@ -85,7 +85,7 @@ fn the_database_goes_with_the_files() {
     place.run(&["start", "pair"]).text();
     let running = run(&["capture", "later", "--mode", "online", "--json"]).facts();
     assert_eq!((&running["mode"], &running["downtime_ms"]), (&json!("online"), &json!(0)));
-    assert_eq!(run(&["restore", "start", "--json"]).facts()["database"], "replaced");
+    assert_eq!(run(&["restore", "start", "--json"]).facts()["database"], "replace");
     assert_eq!((read(&folder.join("code.txt")).as_str(), notes().text()), ("one\n", "one\n"));
     assert_eq!(place.run(&["inspect", "pair", "--json"]).facts()["state"], "running");
 
