@@ -26,6 +26,8 @@ class Workspace:
         self.forklift_program = forklift
         self.verbose = verbose
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="forklift-demo-")).resolve()
+        # Where root has no user namespaces its servers run under another account, which must be able to pass.
+        self.root.chmod(0o711)
         self.store = self.root / "store"
         foreign = ("GIT_", "PG", "FORKLIFT_RUN", "FORKLIFT_STORE", "DATABASE_URL")
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
@@ -64,12 +66,19 @@ class Workspace:
     def run(self, *command, folder, environment=None):
         if self.verbose:
             print("+ " + " ".join(map(str, command)), file=sys.stderr)
-        done = subprocess.run(command, cwd=folder, env=environment or self.environment, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Mismatch(f"`{' '.join(map(str, command))}` ended with {done.returncode}:\n{done.stdout}{done.stderr}".rstrip())
-        if self.verbose and done.stderr:
-            print(done.stderr.rstrip(), file=sys.stderr)
-        return done.stdout
+        with subprocess.Popen(command, cwd=folder, env=environment or self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+            try:
+                out, err = child.communicate()
+            except KeyboardInterrupt:
+                # Asked, not killed: it takes what it had begun back and its children with it.
+                child.terminate()
+                child.communicate()
+                raise
+        if child.returncode != 0:
+            raise Mismatch(f"`{' '.join(map(str, command))}` ended with {child.returncode}:\n{out}{err}".rstrip())
+        if self.verbose and err:
+            print(err.rstrip(), file=sys.stderr)
+        return out
 
     def make_repository(self, name):
         """The application under version control, with a stash: Git's state has every part that a restore could harm."""

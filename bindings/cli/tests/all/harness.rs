@@ -1,6 +1,7 @@
 //! A folder of its own with a store, and the program run in it, in this process or as one.
 
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -61,7 +62,10 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::Builder::new().prefix("forklift-cli-").tempdir().unwrap() }
+        let folder = tempfile::Builder::new().prefix("forklift-cli-").tempdir().unwrap();
+        // Where root has no user namespaces its servers run under another account, which must be able to pass.
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        Self { folder }
     }
 
     pub(crate) fn path(&self) -> &Path {
