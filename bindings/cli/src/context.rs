@@ -23,10 +23,10 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(global: &Global, folder: PathBuf, environment: Environment, signals: Signals, bar: Option<Arc<Bar>>) -> Result<Self> {
-        let folder = resolve(&match &global.folder {
-            Some(named) => folder.join(named),
-            None => folder,
-        })?;
+        let folder = match &global.folder {
+            Some(named) => existing(resolve(&folder.join(named))?)?,
+            None => resolve(&folder)?,
+        };
         let store = global.store.as_ref().map(|store| resolve(&folder.join(store))).transpose()?;
         let environment = match &global.postgres {
             Some(bin) => environment.with("FORKLIFT_POSTGRES", resolve(&folder.join(bin))?),
@@ -99,7 +99,13 @@ impl Context {
         match self.project() {
             Ok(project) => Ok(project.store().path().to_owned()),
             Err(error) if error.kind() == ErrorKind::NotFound => self.environment.store_path(),
-            Err(error) => Err(error.while_doing("the project of this folder, which names the store").hint("name the store with --store")),
+            Err(error) => {
+                let hint = format!(
+                    "{}name a store with --store to leave the project out",
+                    error.hint_text().map(|hint| format!("{hint}; or ")).unwrap_or_default()
+                );
+                Err(error.while_doing("the project of this folder names the store").hint(hint))
+            }
         }
     }
 
@@ -110,4 +116,13 @@ impl Context {
 
 fn resolve(path: &Path) -> Result<PathBuf> {
     absolute(path).map_err(|source| Error::io("resolve", path, source))
+}
+
+fn existing(folder: PathBuf) -> Result<PathBuf> {
+    let found = folder.metadata().map_err(|source| Error::io("work in", &folder, source).hint("name an existing folder with -C"))?;
+    if found.is_dir() {
+        return Ok(folder);
+    }
+    let error = Error::new(ErrorKind::InvalidArgument, format!("{} is no folder", folder.display()));
+    Err(error.hint("name an existing folder with -C").with("path", folder.display()))
 }

@@ -61,7 +61,7 @@ impl<'a> Output<'a> {
 
     /// Something that did not go as one may think.
     pub(crate) fn warning(&mut self, text: impl Display) {
-        self.tell("warning", &text.to_string());
+        self.tell(&format!("warning: {text}"));
     }
 
     /// All of them.
@@ -73,8 +73,13 @@ impl<'a> Output<'a> {
 
     /// What to do next.
     pub(crate) fn hint(&mut self, text: impl Display) {
+        self.note(format!("hint: {text}"));
+    }
+
+    /// Something worth a line, unless quiet was asked for.
+    pub(crate) fn note(&mut self, text: impl Display) {
         if !self.quiet {
-            self.tell("hint", &text.to_string());
+            self.tell(&text.to_string());
         }
     }
 
@@ -96,9 +101,9 @@ impl<'a> Output<'a> {
         self.stdout.flush().map_err(Failure::of_output)
     }
 
-    fn tell(&mut self, label: &str, text: &str) {
+    fn tell(&mut self, text: &str) {
         self.clear_bar();
-        writeln!(self.stderr, "{label}: {}", plain(text)).ok();
+        writeln!(self.stderr, "{}", plain(text)).ok();
     }
 
     fn clear_bar(&self) {

@@ -41,7 +41,7 @@ impl ProgressSink for Bar {
         }
         let Ok(mut drawn) = self.drawn.lock() else { return };
         let shape = (progress.unit, progress.total > 0);
-        let drawn = drawn.get_or_insert_with(|| Drawn { bar: bar(shape), shape });
+        let drawn = drawn.get_or_insert_with(|| Drawn { bar: bar(progress, shape), shape });
         if drawn.shape != shape {
             drawn.bar.set_style(style(shape));
             drawn.shape = shape;
@@ -52,8 +52,11 @@ impl ProgressSink for Bar {
     }
 }
 
-fn bar(shape: (Unit, bool)) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style(shape));
+fn bar(progress: Progress<'_>, shape: (Unit, bool)) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(progress.total), ProgressDrawTarget::stderr())
+        .with_style(style(shape))
+        .with_message(progress.step.to_owned())
+        .with_position(progress.done);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

@@ -69,8 +69,8 @@ fn capture(context: &Context, output: &mut Output<'_>, arguments: &Capture) -> R
     let report = context.project()?.capture(&arguments.name, &CaptureOptions { mode }, &context.control())?;
     output.warnings(&report.warnings);
     output.result(&report, describe_capture)?;
-    for line in left_out(&report.coverage, LEFT_OUT) {
-        output.hint(line);
+    for line in left_out(&report.coverage) {
+        output.note(line);
     }
     Ok(())
 }
@@ -93,10 +93,11 @@ fn describe_capture(report: &CaptureReport) -> String {
     )
 }
 
-/// Lines that say what of the worktree is not in a capture.
-fn left_out(coverage: &Coverage, limit: usize) -> Vec<String> {
-    let listed = coverage.left_out.iter().take(limit).map(|left| format!("not captured: {} ({})", text::path(&left.path), left.reason));
-    let rest = coverage.left_out.len().saturating_sub(limit);
+/// Lines that say what of the worktree is not in a capture; that Git's own folder is not is no news.
+fn left_out(coverage: &Coverage) -> Vec<String> {
+    let left: Vec<_> = coverage.left_out.iter().filter(|left| left.reason != "git").collect();
+    let listed = left.iter().take(LEFT_OUT).map(|left| format!("not captured: {} ({})", text::path(&left.path), left.reason));
+    let rest = left.len().saturating_sub(LEFT_OUT);
     let rest = (rest > 0).then(|| format!("not captured: {rest} more; `forklift project show CHECKPOINT` lists them"));
     listed.chain(rest).collect()
 }

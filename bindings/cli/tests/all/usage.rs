@@ -78,6 +78,17 @@ fn without_a_store_there_are_no_branches_and_none_is_made() {
 }
 
 #[test]
+fn a_folder_that_is_none_cannot_be_worked_in() {
+    let place = Place::new();
+    crate::harness::write(&place.path().join("file"), "");
+    for (folder, code, kind) in [("nowhere", 3, "not_found"), ("file", 2, "invalid_argument")] {
+        let error = place.run(&["-C", folder, "list", "--json"]).error(code);
+        assert_eq!(error["kind"], kind);
+        assert!(error["message"].as_str().unwrap().contains(folder), "{error}");
+    }
+}
+
+#[test]
 fn outside_a_project_the_next_step_is_named() {
     let place = Place::new();
     for command in ["status", "log", "recover", "prune"] {
