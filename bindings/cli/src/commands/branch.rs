@@ -62,7 +62,7 @@ fn table(branches: &[BranchInfo]) -> String {
             info.name.clone(),
             state(info).to_owned(),
             info.version.clone(),
-            info.parent.clone().unwrap_or_else(|| info.origin.clone()),
+            info.parent.clone().unwrap_or_else(|| format!("({})", info.origin)),
             text::bytes(info.bytes),
             info.port.map_or_else(|| "-".to_owned(), |port| port.to_string()),
             info.created.clone(),

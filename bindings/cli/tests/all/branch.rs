@@ -61,6 +61,8 @@ fn a_branch_lives_and_is_forked_and_goes() {
     let names: Vec<&str> = list.as_array().unwrap().iter().map(|branch| branch["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["agent", "main"]);
     let table = place.run(&["list"]);
+    let cells: Vec<Vec<&str>> = table.text().lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((cells[0][..4].to_vec(), cells[1][3], cells[2][3]), (vec!["NAME", "STATE", "POSTGRES", "FROM"], "main", "(seed)"));
     assert!(table.text().lines().nth(2).unwrap().starts_with("main   running"), "{table:?}");
     assert!(place.run(&["inspect", "agent"]).text().contains("parent    main\n"));
 
