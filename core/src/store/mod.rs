@@ -1,14 +1,29 @@
 //! The store: chunks in packs, an index that can be rebuilt, manifests, and refs that make a checkpoint exist.
 //!
-//! Read in this order: `chunk` (ids, cutting), `pack`, `index`, `session` (writing), `reader`, `manifest`, `refs`, `prune`.
+//! Read in this order: `chunk` (ids, cutting), `format`, `layout`, `create` and `open`; `pack` (the bytes), `codec`,
+//! `packfile` (packs on disk), `index`; `session`, `parallel` and `publish` (writing), `reader`, `manifest`, `refs`, `prune`.
+//! The formats, the order of locks and of publication, and the crash rules are in `ARCHITECTURE.md`.
 
 mod chunk;
+mod codec;
+mod create;
+mod format;
+mod index;
+mod layout;
 mod manifest;
 mod open;
+mod pack;
+mod packfile;
+mod parallel;
 mod prune;
+mod publish;
 mod reader;
 mod refs;
 mod session;
+mod wire;
+
+#[cfg(test)]
+mod tests;
 
 pub use chunk::{ChunkId, ChunkRef, Cutting};
 pub use manifest::{Entry, EntryKind, ManifestReader, ManifestWriter, Xattr};

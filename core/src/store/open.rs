@@ -1,42 +1,189 @@
 //! Making and opening a store.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Reader, Ref, Session};
-use crate::error::Result;
+use super::create;
+use super::format::{Format, Use};
+use super::index::View;
+use super::layout::Layout;
+use super::{PruneOptions, PruneReport, Reader, Ref, Session, prune, refs};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
+use crate::sys;
 
 /// An open store. Cheap to clone and shared between threads; opening writes nothing.
 #[derive(Debug, Clone)]
-pub struct Store {}
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    layout: Layout,
+    format: Format,
+    uuid: [u8; 16],
+    /// What was last loaded of the index, shared by the sessions and readers of this handle.
+    view: Mutex<Option<Arc<View>>>,
+}
 
 impl Store {
-    /// Makes a store in `path`, which must be absent or an empty folder.
-    pub fn create(path: &Path) -> Result<Self> { todo!() }
+    /// Makes a store in `path`, which must be absent or an empty folder (or one in which this was interrupted).
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where there is a store, or anything else; `Unsupported` on a network file system; `NoSpace`,
+    /// `Permission`, `ReadOnly`, `Io`.
+    pub fn create(path: &Path) -> Result<Self> {
+        create::create(path)?;
+        Self::open(path)
+    }
+
     /// Opens the store in `path`; a folder that is not one is left untouched.
-    pub fn open(path: &Path) -> Result<Self> { todo!() }
+    ///
+    /// # Errors
+    /// `NotFound` where there is no store; `UnsupportedFormat` where it is newer than this build; `Corrupt`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let path = std::path::absolute(path).map_err(|source| Error::io("resolve", path, source))?;
+        let layout = Layout::new(path);
+        let file = layout.format();
+        let bytes = match sys::fs::read(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound || error.os() == Some(libc::ENOTDIR) => {
+                let root = layout.root().display();
+                return Err(Error::new(ErrorKind::NotFound, format!("there is no store in {root}"))
+                    .with("path", root)
+                    .hint("name the folder of a store with --store, or make one by setting up a project"));
+            }
+            other => other?,
+        };
+        let format = Format::decode(&bytes, &file)?;
+        let uuid = format.uuid_bytes().ok_or_else(|| Error::new(ErrorKind::Internal, "a uuid was not checked"))?;
+        Ok(Self { inner: Arc::new(Inner { layout, format, uuid, view: Mutex::new(None) }) })
+    }
+
     /// Opens it, or makes it where `path` is absent or empty. Two processes may do this at once.
-    pub fn open_or_create(path: &Path) -> Result<Self> { todo!() }
+    ///
+    /// # Errors
+    /// As [`Store::open`] and [`Store::create`].
+    pub fn open_or_create(path: &Path) -> Result<Self> {
+        match Self::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => match create::create(path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Self::open(path).map_err(|_| error),
+                Err(error) => Err(error),
+                Ok(()) => Self::open(path),
+            },
+            other => other,
+        }
+    }
+
     /// Its folder, absolute.
-    pub fn path(&self) -> &Path { todo!() }
-    /// Its uuid.
-    pub fn uuid(&self) -> &str { todo!() }
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.inner.layout.root()
+    }
+
+    /// Its uuid: 32 hexadecimal characters.
+    #[must_use]
+    pub fn uuid(&self) -> &str {
+        &self.inner.format.uuid
+    }
+
     /// `branches/`: clusters owned by forklift (used by the branch layer).
-    pub fn branches(&self) -> PathBuf { todo!() }
+    #[must_use]
+    pub fn branches(&self) -> PathBuf {
+        self.layout().folder("branches")
+    }
+
     /// `projects/`: records, journals and stat caches (used by the project layer).
-    pub fn projects(&self) -> PathBuf { todo!() }
+    #[must_use]
+    pub fn projects(&self) -> PathBuf {
+        self.layout().folder("projects")
+    }
+
     /// `caches/`: clusters of checkpoints that are ready to clone.
-    pub fn caches(&self) -> PathBuf { todo!() }
+    #[must_use]
+    pub fn caches(&self) -> PathBuf {
+        self.layout().folder("caches")
+    }
+
+    /// What prune bumps when it removes packs: a list of chunks that are known to exist is worth nothing under another
+    /// number. `None` where the file does not parse; then no such list may be believed.
+    ///
+    /// # Errors
+    /// `Io`, `Permission`.
+    pub fn generation(&self) -> Result<Option<u64>> {
+        self.layout().generation()
+    }
+
     /// A writing session: shared lock, deduplication, packs. Nothing of it is visible until `commit`.
-    pub fn session(&self, control: &Control) -> Result<Session> { todo!() }
-    /// A reader: shared lock and index.
-    pub fn reader(&self, control: &Control) -> Result<Reader> { todo!() }
+    ///
+    /// # Errors
+    /// `Busy` where a prune does not end, `Cancelled`, `ReadOnly`, `Permission`, `UnsupportedFormat`, `Io`.
+    pub fn session(&self, control: &Control) -> Result<Session> {
+        self.allow(Use::Write)?;
+        Session::begin(self, control)
+    }
+
+    /// A reader: shared lock (where the store is writable) and index. Writes nothing.
+    ///
+    /// # Errors
+    /// `Busy` where a prune does not end, `Cancelled`, `Io`.
+    pub fn reader(&self, control: &Control) -> Result<Reader> {
+        Reader::begin(self, control)
+    }
+
     /// All refs, oldest first (by id). A ref that does not parse or whose hash is wrong is reported in the second list by file name.
-    pub fn refs(&self) -> Result<(Vec<Ref>, Vec<String>)> { todo!() }
+    ///
+    /// # Errors
+    /// `Io`, `Permission`: the folder cannot be listed.
+    pub fn refs(&self) -> Result<(Vec<Ref>, Vec<String>)> {
+        refs::list(self.layout())
+    }
+
     /// One ref by its exact id.
-    pub fn find_ref(&self, id: &str) -> Result<Ref> { todo!() }
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidArgument` (no id), `Corrupt`, `UnsupportedFormat`, `Io`.
+    pub fn find_ref(&self, id: &str) -> Result<Ref> {
+        refs::find(self.layout(), id)
+    }
+
     /// Removes a ref, durably. `NotFound` where there is none.
-    pub fn remove_ref(&self, id: &str) -> Result<()> { todo!() }
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidArgument` (no id), `Permission`, `ReadOnly`, `Io`.
+    pub fn remove_ref(&self, id: &str) -> Result<()> {
+        self.allow(Use::Write)?;
+        refs::remove(self.layout(), id)
+    }
+
     /// Removes what no ref needs. Without `options.apply` only tells what it would do.
-    pub fn prune(&self, options: &super::PruneOptions, control: &Control) -> Result<super::PruneReport> { todo!() }
+    ///
+    /// # Errors
+    /// `Busy` where captures or restores run (nothing was done), `Corrupt` where a ref or a chunk that a ref needs is
+    /// damaged or missing (nothing was done), `Cancelled`, `NoSpace`, `Io`.
+    pub fn prune(&self, options: &PruneOptions, control: &Control) -> Result<PruneReport> {
+        self.allow(Use::Prune)?;
+        prune::prune(self, options, control)
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    pub(super) fn uuid_bytes(&self) -> &[u8; 16] {
+        &self.inner.uuid
+    }
+
+    /// The index as it is now; with `complete` also the packs that no segment covers.
+    pub(super) fn view(&self, complete: bool) -> Result<Arc<View>> {
+        let mut slot = self.inner.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let view = View::load(self.layout(), self.uuid_bytes(), slot.as_ref(), complete)?;
+        *slot = Some(Arc::clone(&view));
+        Ok(view)
+    }
+
+    fn allow(&self, what: Use) -> Result<()> {
+        self.inner.format.allow(what, &self.layout().format())
+    }
 }

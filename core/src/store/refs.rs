@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::ChunkId;
+use super::layout::Layout;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sys;
+use crate::sys::fs::Syncs;
 
 /// What made a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,4 +66,139 @@ pub struct Half {
     /// What the layer above must know to put it back: scope of files; versions, sequences, mark of a cluster.
     #[serde(default)]
     pub facts: serde_json::Value,
+}
+
+/// The longest ref file.
+const MAX_BYTES: usize = 4 << 20;
+/// What stands before and after the hash at the end of a ref file.
+const BEFORE: &str = ",\"hash\":\"";
+const AFTER: &str = "\"}\n";
+
+/// Checks that `id` may be the name of a ref: 1 to 128 of `a-z`, `A-Z`, `0-9`, `-` and `_`, no `-` first.
+pub(super) fn check_id(id: &str) -> Result<()> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if (1..=128).contains(&id.len()) && id.bytes().all(allowed) && !id.starts_with('-') {
+        Ok(())
+    } else {
+        Err(Error::new(ErrorKind::InvalidArgument, format!("{id:?} is not the id of a checkpoint"))
+            .hint("list the checkpoints to see their ids"))
+    }
+}
+
+/// The file of a ref: its JSON on one line, with the member `hash` added at the end: BLAKE3 of the text without it.
+pub(super) fn encode(reference: &Ref) -> Result<Vec<u8>> {
+    check_id(&reference.id)?;
+    let refused = |why: &dyn std::fmt::Display| Error::new(ErrorKind::InvalidArgument, format!("checkpoint {}: {why}", reference.id));
+    let mut text = serde_json::to_string(reference).map_err(|error| refused(&error))?;
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    text.pop();
+    text.push_str(BEFORE);
+    text.push_str(&hash);
+    text.push_str(AFTER);
+    if text.len() > MAX_BYTES {
+        return Err(refused(&format_args!("its facts take {} bytes, more than {MAX_BYTES}", text.len())));
+    }
+    // What cannot be read back must not become a checkpoint.
+    decode(text.as_bytes()).map_err(|(_, why)| refused(&why))?;
+    Ok(text.into_bytes())
+}
+
+fn decode(bytes: &[u8]) -> std::result::Result<Ref, (ErrorKind, String)> {
+    let corrupt = |why: &str| (ErrorKind::Corrupt, why.to_owned());
+    if bytes.len() > MAX_BYTES {
+        return Err(corrupt("it is too long"));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| corrupt("it is not text"))?;
+    let (body, hash) = text
+        .strip_suffix(AFTER)
+        .and_then(|text| text.split_at_checked(text.len().checked_sub(64)?))
+        .and_then(|(text, hash)| Some((text.strip_suffix(BEFORE)?, hash)))
+        .ok_or_else(|| corrupt("it has no hash at its end"))?;
+    let body = format!("{body}}}");
+    if blake3::hash(body.as_bytes()).to_hex().as_str() != hash {
+        return Err(corrupt("its hash is wrong"));
+    }
+    serde_json::from_str(&body).map_err(|error| (ErrorKind::UnsupportedFormat, format!("another version of forklift wrote it: {error}")))
+}
+
+fn read(layout: &Layout, id: &str) -> Result<Ref> {
+    let path = layout.refs().join(id);
+    let bytes = sys::fs::read(&path)?;
+    let reference = decode(&bytes).and_then(|reference| {
+        if reference.id == id {
+            Ok(reference)
+        } else {
+            Err((ErrorKind::Corrupt, format!("it is the file of checkpoint {:?}", reference.id)))
+        }
+    });
+    reference.map_err(|(kind, why)| {
+        Error::new(kind, format!("ref {}: {why}", path.display()))
+            .with("path", path.display())
+            .with("checkpoint", id)
+            .hint("put the file back from a copy of the store, or remove this checkpoint; others are not affected")
+    })
+}
+
+pub(super) fn find(layout: &Layout, id: &str) -> Result<Ref> {
+    check_id(id)?;
+    read(layout, id).map_err(|error| if error.kind() == ErrorKind::NotFound { missing(id) } else { error })
+}
+
+fn missing(id: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no checkpoint {id}"))
+        .with("checkpoint", id)
+        .hint("list the checkpoints to see their ids")
+}
+
+pub(super) fn list(layout: &Layout) -> Result<(Vec<Ref>, Vec<String>)> {
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    for name in sys::fs::names(&layout.refs())? {
+        let text = name.to_string_lossy().into_owned();
+        match name.to_str().filter(|id| check_id(id).is_ok()).map(|id| read(layout, id)) {
+            Some(Ok(reference)) => good.push(reference),
+            // Removed since the folder was listed.
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound => {}
+            Some(Err(_)) | None => bad.push(text),
+        }
+    }
+    good.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok((good, bad))
+}
+
+pub(super) fn exists(layout: &Layout, id: &str) -> Result<bool> {
+    let path = layout.refs().join(id);
+    path.try_exists().map_err(|source| Error::io("stat", &path, source))
+}
+
+/// Publishes a ref's file: the commit point of a session. On failure the ref does not exist.
+pub(super) fn publish(layout: &Layout, id: &str, bytes: &[u8], syncs: &Syncs) -> Result<()> {
+    let path = layout.refs().join(id);
+    let temporary = layout.temporary("ref")?;
+    sys::fs::write_new(&temporary, &[bytes], 0o400, syncs)?;
+    if let Err(error) = sys::fs::rename_new(&temporary, &path) {
+        sys::fs::remove_file(&temporary)?;
+        return Err(if error.kind() == ErrorKind::AlreadyExists { taken(id) } else { error });
+    }
+    syncs.folder(&layout.refs()).inspect_err(|_| {
+        // Nobody was told of it: what is not durable must not be found.
+        std::fs::remove_file(&path).ok();
+    })
+}
+
+/// The id is in use.
+pub(super) fn taken(id: &str) -> Error {
+    Error::new(ErrorKind::AlreadyExists, format!("there is a checkpoint {id} already"))
+        .with("checkpoint", id)
+        .hint("capture again: each checkpoint gets an id of its own")
+}
+
+pub(super) fn remove(layout: &Layout, id: &str) -> Result<()> {
+    check_id(id)?;
+    let path = layout.refs().join(id);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing(id)),
+        other => other.map_err(|source| Error::io("remove", &path, source))?,
+    }
+    // Without this a crash could bring it back after a prune has taken its packs.
+    Syncs::new().folder(&layout.refs())
 }

@@ -110,8 +110,7 @@ pub fn create_new(path: &Path, mode: u32) -> Result<File> {
 /// `NoSpace`, `Permission`, `Io`; what was there before is then still there.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32, syncs: &Syncs) -> Result<()> {
     let temporary = write_beside(path, bytes, mode, syncs)?;
-    let renamed = rustix::fs::rename(&temporary, path).map_err(|errno| Error::io("rename to", path, errno));
-    finish_beside(renamed, &temporary, path, syncs)
+    finish_beside(rename(&temporary, path), &temporary, path, syncs)
 }
 
 /// As [`replace`], and fails where the name is taken.
@@ -123,12 +122,112 @@ pub fn publish(path: &Path, bytes: &[u8], mode: u32, syncs: &Syncs) -> Result<()
     finish_beside(rename_new(&temporary, path), &temporary, path, syncs)
 }
 
-/// Renames without replacing.
+/// Renames without replacing. Where the file system cannot do that in one step, a hard link and an unlink do.
 ///
 /// # Errors
 /// `AlreadyExists`, `Io`.
 pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
-    rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(|errno| Error::io("rename to", to, errno))
+    use rustix::io::Errno;
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(errno @ (Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)) => match std::fs::hard_link(from, to) {
+            Ok(()) => remove_file(from),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(Error::io("rename to", to, error)),
+            Err(_) => Err(Error::io("rename to", to, errno)),
+        },
+        other => other.map_err(|errno| Error::io("rename to", to, errno)),
+    }
+}
+
+/// Renames, replacing a file that has the new name.
+///
+/// # Errors
+/// `NotFound`, `Io`.
+pub fn rename(from: &Path, to: &Path) -> Result<()> {
+    rustix::fs::rename(from, to).map_err(|errno| Error::io("rename to", to, errno))
+}
+
+/// Writes a new file of these parts with this mode and makes its content durable; where that fails nothing is left.
+///
+/// # Errors
+/// `AlreadyExists`, `NoSpace`, `Permission`, `Io`.
+pub fn write_new(path: &Path, parts: &[&[u8]], mode: u32, syncs: &Syncs) -> Result<()> {
+    let file = write_unsynced(path, parts, mode)?;
+    syncs.file(&file, path).inspect_err(|_| {
+        std::fs::remove_file(path).ok();
+    })
+}
+
+/// As [`write_new`] without making it durable: the file that is given back must be synced, once, before it is relied on.
+///
+/// # Errors
+/// `AlreadyExists`, `NoSpace`, `Permission`, `Io`.
+pub fn write_unsynced(path: &Path, parts: &[&[u8]], mode: u32) -> Result<File> {
+    let mut file = create_new(path, mode)?;
+    let written = parts.iter().try_for_each(|part| file.write_all(part)).map_err(|source| Error::io("write", path, source));
+    match written {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            std::fs::remove_file(path).ok();
+            Err(error)
+        }
+    }
+}
+
+/// Asks the kernel to begin writing a file's content to disk, so that a later fsync waits less. A hint: it cannot fail.
+pub fn start_writeback(file: &File) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        // SAFETY: a valid descriptor and plain numbers; the call touches no memory of ours.
+        unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    std::hint::black_box(file);
+}
+
+/// The name of the network file system that holds `path`, where it is one on which locks and folder syncs cannot be relied on.
+///
+/// # Errors
+/// `NotFound`, `Io`.
+pub fn network_file_system(path: &Path) -> Result<Option<&'static str>> {
+    #[cfg(target_os = "linux")]
+    {
+        let found = rustix::fs::statfs(path).map_err(|errno| Error::io("statfs", path, errno))?;
+        Ok(network_name(u32::try_from(found.f_type as u64 & 0xffff_ffff).unwrap_or_default()))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        std::hint::black_box(path);
+        Ok(None)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn network_name(magic: u32) -> Option<&'static str> {
+    match magic {
+        0x6969 => Some("NFS"),
+        0x517b | 0xfe53_4d42 => Some("SMB"),
+        0xff53_4d42 => Some("CIFS"),
+        0x00c3_6400 => Some("Ceph"),
+        0x5346_414f | 0x6b41_4653 => Some("AFS"),
+        0x7375_7245 => Some("Coda"),
+        0x564c => Some("NCP"),
+        0x0bd0_0bd0 => Some("Lustre"),
+        0x4750_4653 => Some("GPFS"),
+        0x7461_636f => Some("OCFS2"),
+        0x0116_1970 => Some("GFS2"),
+        0x1983_0326 => Some("BeeGFS"),
+        _ => None,
+    }
+}
+
+/// Fails with the right kind where the caller may not write in a folder.
+///
+/// # Errors
+/// `ReadOnly`, `Permission`, `NotFound`, `Io`.
+pub fn check_writable(folder: &Path) -> Result<()> {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+        .map_err(|errno| Error::io("write in", folder, errno))
 }
 
 /// Removes a file; one that is not there is fine.
@@ -174,7 +273,8 @@ fn write_beside(path: &Path, bytes: &[u8], mode: u32, syncs: &Syncs) -> Result<s
     name.push(format!(".{}.tmp", crate::sys::id::sortable()?));
     let temporary = path.with_file_name(name);
     let mut file = create_new(&temporary, mode)?;
-    let written = file.write_all(bytes).map_err(|source| Error::io("write", &temporary, source)).and_then(|()| syncs.file(&file, &temporary));
+    let written =
+        file.write_all(bytes).map_err(|source| Error::io("write", &temporary, source)).and_then(|()| syncs.file(&file, &temporary));
     match written {
         Ok(()) => Ok(temporary),
         Err(error) => {
@@ -191,5 +291,32 @@ fn finish_beside(renamed: Result<()>, temporary: &Path, path: &Path, syncs: &Syn
             remove_file(temporary)?;
             Err(error)
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_by_name() {
+        assert_eq!(network_name(0x6969), Some("NFS"));
+        assert_eq!(network_name(0xff53_4d42), Some("CIFS"));
+        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
+            assert_eq!(network_name(local), None);
+        }
+        assert_eq!(network_file_system(Path::new("/proc")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_rename_never_replaces() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        let syncs = Syncs::new();
+        write_new(&a, &[b"a"], 0o600, &syncs).unwrap();
+        write_new(&b, &[b"b"], 0o600, &syncs).unwrap();
+        assert_eq!(rename_new(&a, &b).unwrap_err().kind(), crate::ErrorKind::AlreadyExists);
+        assert_eq!((read(&a).unwrap(), read(&b).unwrap()), (b"a".to_vec(), b"b".to_vec()));
+        assert_eq!(syncs.count(), 2);
     }
 }

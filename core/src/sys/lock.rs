@@ -34,7 +34,19 @@ impl Lock {
     /// # Errors
     /// `Io` and its like; a lock that is held elsewhere is `Ok(None)`.
     pub fn attempt(path: &Path, mode: Mode) -> Result<Option<Self>> {
-        let file = open(path, mode)?;
+        Self::attempt_on(open(path, mode)?, path, mode)
+    }
+
+    /// As [`Lock::attempt`] for a file or folder that exists and is only opened for reading: nothing is written.
+    ///
+    /// # Errors
+    /// `NotFound`, `Permission`, `Io`; a lock that is held elsewhere is `Ok(None)`.
+    pub fn attempt_existing(path: &Path, mode: Mode) -> Result<Option<Self>> {
+        let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
+        Self::attempt_on(file, path, mode)
+    }
+
+    fn attempt_on(file: File, path: &Path, mode: Mode) -> Result<Option<Self>> {
         let operation = match mode {
             Mode::Shared => FlockOperation::NonBlockingLockShared,
             Mode::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -54,10 +66,30 @@ impl Lock {
     /// # Errors
     /// `Busy` after `patience`, `Cancelled`, `Io`.
     pub fn wait(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
+        Self::poll(path, patience, control, || Self::attempt(path, mode))
+    }
+
+    /// As [`Lock::wait`] for a file that exists: see [`Lock::attempt_existing`].
+    ///
+    /// # Errors
+    /// `Busy` after `patience`, `Cancelled`, `NotFound`, `Permission`, `Io`.
+    pub fn wait_existing(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
+        Self::poll(path, patience, control, || Self::attempt_existing(path, mode))
+    }
+
+    /// As [`Lock::wait`] for a folder.
+    ///
+    /// # Errors
+    /// `Busy` after `patience`, `Cancelled`, `NotFound`, `Permission`, `Io`.
+    pub fn wait_folder(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
+        Self::wait_existing(path, mode, patience, control)
+    }
+
+    fn poll(path: &Path, patience: Duration, control: &Control, attempt: impl Fn() -> Result<Option<Self>>) -> Result<Self> {
         let start = Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
-            if let Some(lock) = Self::attempt(path, mode)? {
+            if let Some(lock) = attempt()? {
                 return Ok(lock);
             }
             control.check()?;
@@ -107,5 +139,42 @@ fn open(path: &Path, mode: Mode) -> Result<File> {
             File::open(path).map_err(|source| Error::io("open", path, source))
         }
         Err(source) => Err(Error::io("open", path, source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_of_a_fork_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = Lock::attempt(&folder.path().join("lock"), Mode::Shared).unwrap().unwrap();
+        lock.check_process().unwrap();
+        // SAFETY: the child only compares its process id and ends.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let told = lock.check_process().is_err_and(|error| error.kind() == ErrorKind::Forked);
+            // SAFETY: ends the child at once, running nothing of the parent's.
+            unsafe { libc::_exit(i32::from(!told)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above; the pointer is to a live integer.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn an_exclusive_lock_keeps_others_out_until_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        assert!(Lock::attempt_existing(&path, Mode::Shared).is_err());
+        let alone = Lock::attempt(&path, Mode::Exclusive).unwrap().unwrap();
+        assert!(Lock::attempt(&path, Mode::Shared).unwrap().is_none());
+        let busy = Lock::wait_existing(&path, Mode::Shared, Duration::from_millis(5), &Control::silent()).unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy);
+        drop(alone);
+        let _first = Lock::attempt(&path, Mode::Shared).unwrap().unwrap();
+        assert!(Lock::attempt_existing(&path, Mode::Shared).unwrap().is_some());
     }
 }

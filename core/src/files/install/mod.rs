@@ -1,0 +1,69 @@
+//! Putting a captured tree back, so that no byte that was there is lost.
+//!
+//! Read in this order: `work` (what has to be done), `stage`, `steps` (deleting, folders, files, in this order), `place`
+//! (one file), `displaced` (what came out).
+
+mod displaced;
+mod place;
+mod stage;
+mod steps;
+mod work;
+
+use std::path::Path;
+
+use super::plan::PlanItem;
+use super::scope::Scope;
+use crate::error::Result;
+use crate::progress::Control;
+use crate::store::{ChunkId, Reader};
+
+/// What to install and where.
+#[derive(Debug)]
+pub struct InstallRequest<'a> {
+    /// The store.
+    pub reader: &'a Reader,
+    /// The checkpoint's scope, with today's root.
+    pub scope: &'a Scope,
+    /// The manifest to install.
+    pub target: ChunkId,
+    /// The manifest of what was there before: a displaced file that is not in it (by path and content) is somebody's edit
+    /// made meanwhile and is moved into `kept` and reported instead of removed. Only paths in it are ever deleted.
+    pub safety: ChunkId,
+    /// Where [`stage`] put the content, or an empty or absent folder (then content comes from the store).
+    pub staging: &'a Path,
+    /// Where displaced files that are in no checkpoint go, by their relative path.
+    pub kept: &'a Path,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InstallReport {
+    /// Every path that was touched or kept, in path order.
+    pub items: Vec<PlanItem>,
+    /// fsyncs.
+    pub fsyncs: u64,
+}
+
+/// Writes and verifies the content of every file that `install` will write into the folder `staging`, synced, so that a
+/// full disk or a damaged chunk is found before anything is touched. Gives the bytes written. What an earlier call left in
+/// `staging` is replaced.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Cancelled`, `Io`; `Edited` where a folder on the way to a path has become something else that
+/// the checkpoint does not say what to do with.
+pub fn stage(request: &InstallRequest<'_>, control: &Control) -> Result<u64> {
+    stage::stage(&work::Work::new(request, control)?)
+}
+
+/// Makes the tree below the scope exactly the target: per file write beside, fsync, mode before content is visible,
+/// RENAME_EXCHANGE, check what came out; creation with RENAME_NOREPLACE; deletion renames away and checks; modes of folders
+/// last, children first. Paths are resolved beneath the root without following links. Files that do not differ are not touched.
+/// Read back and compared at the end. Idempotent: run again after a crash, a full disk or a cancel it finishes the work.
+///
+/// # Errors
+/// `NoSpace`, `Corrupt`, `Cancelled`, `Edited`, `Io`: part of the paths is done; run it again.
+pub fn install(request: &InstallRequest<'_>, control: &Control) -> Result<InstallReport> {
+    let mut work = work::Work::new(request, control)?;
+    steps::run(&mut work)?;
+    Ok(work.report())
+}

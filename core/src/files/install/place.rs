@@ -1,0 +1,300 @@
+//! Bringing one path into place.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::io::Errno;
+
+use super::displaced::{Fate, examine, keep, rename_new};
+use super::stage::{staged, write_content};
+use super::steps::clear_folder;
+use super::work::Work;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::compare::State;
+use crate::files::plan::Verdict;
+use crate::files::temporary;
+use crate::store::{Entry, EntryKind};
+use crate::sys;
+use crate::sys::tree::{Kind, Stat, split, stat_at, stat_open};
+
+/// How often somebody may change the kind of what is at a path under our hands.
+const ATTEMPTS: usize = 8;
+
+/// Writes a file, link or pipe beside its path, brings it into place, and gives the stat it had beside.
+pub(super) fn whole(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<Option<Stat>> {
+    let path = &entry.path;
+    work.prepare_above(path)?;
+    let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
+    let (unfinished, ready) = temporary::pair(path)?;
+    let written = write_beside(work, entry, &parent, &unfinished).and_then(|()| {
+        rustix::fs::renameat(&parent, &unfinished, &parent, &ready)
+            .map_err(|errno| work.failed("rename what was written beside", path, errno))
+    });
+    if let Err(error) = written {
+        // What is left is worth nothing, and the next run removes it where this cannot.
+        let _left = rustix::fs::unlinkat(&parent, &unfinished, AtFlags::empty());
+        return Err(error);
+    }
+    let written = stat_at(parent.as_fd(), &ready).map_err(|errno| work.failed("stat what was written beside", path, errno))?;
+    bring_in(work, &parent, &ready, path)?;
+    work.note(path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
+    Ok(written)
+}
+
+/// Makes a path another name of the file that `leader` of the target is, and gives the stat it had beside; nothing where it
+/// is one already.
+pub(super) fn link(work: &mut Work<'_>, entry: &Entry, leader: usize, state: State) -> Result<Option<Stat>> {
+    let path = &entry.path;
+    work.prepare_above(path)?;
+    let Some(first) = work.target.get(leader).map(|entry| entry.path.clone()) else { return Ok(None) };
+    let identity = |path: &[u8]| {
+        let stat = work.root.stat(path).map_err(|errno| work.failed("stat", path, errno))?;
+        Ok::<_, Error>(stat.filter(|stat| stat.kind == Kind::File).map(|stat| (stat.dev, stat.ino)))
+    };
+    let (own, wanted) = (identity(path)?, identity(&first)?);
+    if own.is_some() && own == wanted {
+        return Ok(None);
+    }
+    let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
+    let from = work.root.parent(&first).map_err(|errno| work.failed("open the folder of", &first, errno))?;
+    let (_, ready) = temporary::pair(path)?;
+    match rustix::fs::linkat(&from, split(&first).1, &parent, &ready, AtFlags::empty()) {
+        Ok(()) => {}
+        // No hard links here, too many, or across a mount: the content is what counts.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::XDEV | Errno::NOENT) => return whole(work, entry, state),
+        Err(errno) => return Err(work.failed("link", path, errno)),
+    }
+    let written = stat_at(parent.as_fd(), &ready).map_err(|errno| work.failed("stat what was written beside", path, errno))?;
+    bring_in(work, &parent, &ready, path)?;
+    work.note(path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
+    Ok(written)
+}
+
+/// Sets owner, mode and attributes of what is in place already.
+pub(super) fn metadata(work: &mut Work<'_>, entry: &Entry) -> Result<()> {
+    let path = &entry.path;
+    work.open_above(path)?;
+    let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
+    let name = split(path).1;
+    let Some(stat) = stat_at(parent.as_fd(), name).map_err(|errno| work.failed("stat", path, errno))? else { return Ok(()) };
+    if (stat.uid, stat.gid) != (entry.uid, entry.gid) {
+        let (uid, gid) = owner(entry);
+        allowed(rustix::fs::chownat(&parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW))
+            .map_err(|errno| work.failed("set the owner of", path, errno))?;
+    }
+    if stat.kind != Kind::Symlink {
+        if matches!(stat.kind, Kind::File | Kind::Folder) {
+            let open = || work.root.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK);
+            let fd = match open() {
+                Err(Errno::ACCESS) => sys::tree::chmod(&work.root, path, stat.mode | 0o600).and_then(|()| open()),
+                result => result,
+            };
+            let fd = fd.map_err(|errno| work.failed("open", path, errno))?;
+            set_attributes(&fd, entry).map_err(|errno| work.failed("set attributes of", path, errno))?;
+        }
+        sys::tree::chmod(&work.root, path, entry.mode).map_err(|errno| work.failed("set the mode of", path, errno))?;
+    }
+    work.touched.insert(split(path).0.to_vec());
+    if entry.kind == EntryKind::Folder {
+        work.touched.insert(path.clone());
+    }
+    let verdict = work.verdicts.get(path.as_slice()).copied().unwrap_or(Verdict::Restore);
+    work.note(path, verdict);
+    Ok(())
+}
+
+fn write_beside(work: &Work<'_>, entry: &Entry, parent: &OwnedFd, name: &[u8]) -> Result<()> {
+    let path = &entry.path;
+    let failed = |errno| work.failed("write beside", path, errno);
+    match &entry.kind {
+        EntryKind::File { size, chunks, holes, .. } => {
+            let source = staged(work.staging, path);
+            let (file, synced) = match rustix::fs::renameat(rustix::fs::CWD, &source, parent, name) {
+                Ok(()) => (open_beside(parent, name, OFlags::empty()).map_err(failed)?, true),
+                Err(Errno::NOENT | Errno::XDEV | Errno::NOTDIR) => {
+                    let file = open_beside(parent, name, OFlags::CREATE | OFlags::EXCL).map_err(failed)?;
+                    write_content(work.reader, &file, &work.root.full(path), chunks, holes, *size)?;
+                    (file, false)
+                }
+                Err(errno) => return Err(failed(errno)),
+            };
+            dress(&file, entry).map_err(failed)?;
+            if synced { Ok(()) } else { work.syncs.file(&file, &work.root.full(path)) }
+        }
+        EntryKind::Symlink(text) => {
+            rustix::fs::symlinkat(text.as_slice(), parent, name).map_err(failed)?;
+            let (uid, gid) = owner(entry);
+            allowed(rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)).map_err(failed)
+        }
+        EntryKind::Fifo => {
+            sys::tree::make_fifo(parent.as_fd(), name, 0o600).map_err(failed)?;
+            let (uid, gid) = owner(entry);
+            allowed(rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)).map_err(failed)?;
+            rustix::fs::chmodat(parent, name, Mode::from_raw_mode(entry.mode.into()), AtFlags::empty()).map_err(failed)
+        }
+        EntryKind::Folder | EntryKind::Socket => {
+            let path = crate::files::scan::lossy(path);
+            Err(Error::new(ErrorKind::Internal, format!("{} is not written beside", path.display())).with("path", path.display()))
+        }
+    }
+}
+
+fn open_beside(parent: &OwnedFd, name: &[u8], more: OFlags) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
+    rustix::fs::openat(parent, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+}
+
+/// Owner first, since a change of owner clears the set-user-id bits; all of it before the content can be seen.
+fn dress(file: &File, entry: &Entry) -> Result<(), Errno> {
+    let stat = stat_open(file)?;
+    if (stat.uid, stat.gid) != (entry.uid, entry.gid) {
+        let (uid, gid) = owner(entry);
+        allowed(rustix::fs::fchown(file, Some(uid), Some(gid)))?;
+    }
+    set_attributes(file, entry)?;
+    rustix::fs::fchmod(file, Mode::from_raw_mode(entry.mode.into()))
+}
+
+fn set_attributes(file: impl AsFd, entry: &Entry) -> Result<(), Errno> {
+    let wanted: Vec<(&[u8], &[u8])> = entry.xattrs.iter().map(|xattr| (xattr.name.as_slice(), xattr.value.as_slice())).collect();
+    sys::xattr::write(file.as_fd(), &wanted).map(|_| ())
+}
+
+fn owner(entry: &Entry) -> (Uid, Gid) {
+    (Uid::from_raw(entry.uid), Gid::from_raw(entry.gid))
+}
+
+/// An ordinary user may not give files away, and a user namespace may not know the owner.
+fn allowed(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        Err(Errno::PERM | Errno::INVAL) => Ok(()),
+        result => result,
+    }
+}
+
+/// Brings what is whole under a temporary name to its path, and sees to what was there.
+fn bring_in(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<()> {
+    let name = split(path).1;
+    work.touched.insert(split(path).0.to_vec());
+    for _ in 0..ATTEMPTS {
+        let there = stat_at(parent.as_fd(), name).map_err(|errno| work.failed("stat", path, errno))?;
+        let result = match there {
+            None => match rename_new(parent, ready, name) {
+                Ok(()) => return Ok(()),
+                result => result,
+            },
+            Some(stat) if stat.kind == Kind::Folder => {
+                clear_folder(work, path, &stat)?;
+                continue;
+            }
+            Some(_) => match rustix::fs::renameat_with(parent, ready, parent, name, RenameFlags::EXCHANGE) {
+                // Two names of one file: nothing moved, and nothing came out.
+                Ok(()) => return settle(work, parent, ready, path),
+                Err(Errno::INVAL | Errno::NOSYS | Errno::XDEV) => match exchange_in_steps(work, parent, ready, path)? {
+                    true => return Ok(()),
+                    false => continue,
+                },
+                Err(Errno::BUSY) => return overwrite(work, parent, ready, path),
+                Err(errno) => Err(errno),
+            },
+        };
+        match result {
+            Ok(()) | Err(Errno::EXIST | Errno::NOENT | Errno::NOTDIR | Errno::ISDIR) => {}
+            Err(errno) => return Err(work.failed("rename into place", path, errno)),
+        }
+    }
+    let path = crate::files::scan::lossy(path);
+    Err(Error::new(ErrorKind::Busy, format!("{} keeps being replaced by somebody else", path.display()))
+        .with("path", path.display())
+        .hint("stop what writes to it and run it again"))
+}
+
+fn settle(work: &mut Work<'_>, parent: &OwnedFd, displaced: &[u8], path: &[u8]) -> Result<()> {
+    match examine(work, parent, displaced, path)? {
+        Fate::Removed | Fate::Unsure => Ok(()),
+        Fate::Edited => keep(work, parent, displaced, path),
+    }
+}
+
+/// Where the file system cannot exchange: away with the one, in with the other. Between the two steps the path is not there.
+fn exchange_in_steps(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<bool> {
+    let (_, aside) = temporary::pair(path)?;
+    match rename_new(parent, split(path).1, &aside) {
+        Ok(()) => {}
+        Err(Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(work.failed("rename", path, errno)),
+    }
+    let result = rename_new(parent, ready, split(path).1);
+    settle(work, parent, &aside, path)?;
+    match result {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(errno) => Err(work.failed("rename into place", path, errno)),
+    }
+}
+
+/// A file that something is mounted on cannot be renamed: what it holds is kept unless a checkpoint has it, then its content
+/// is replaced in place. A crash in between leaves it for the next run.
+fn overwrite(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<()> {
+    let full = work.root.full(path);
+    let failed = |errno| Error::io("overwrite", &full, errno);
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let there = File::from(work.root.open_at(path, flags).map_err(failed)?);
+    let stat = stat_open(&there).map_err(failed)?;
+    if stat.kind != Kind::File {
+        return Err(failed(Errno::BUSY));
+    }
+    let from = open_beside(parent, ready, OFlags::empty()).map_err(failed)?;
+    let saved = match work.safety.get(path).map(|entry| &entry.kind) {
+        Some(EntryKind::File { chunks, .. }) => crate::files::content::matches(&there, &full, chunks, &mut || true)?,
+        _ => false,
+    };
+    let backend = crate::clone::choose(work.root.path(), work.root.path())?;
+    if !saved {
+        let (unfinished, aside) = temporary::pair(path)?;
+        let copy = open_beside(parent, &unfinished, OFlags::CREATE | OFlags::EXCL).map_err(failed)?;
+        backend.clone_file(&there, &full, &copy, &full)?;
+        work.syncs.file(&copy, &full)?;
+        rustix::fs::renameat(parent, &unfinished, parent, &aside).map_err(failed)?;
+        keep(work, parent, &aside, path)?;
+    }
+    there.set_len(0).map_err(|source| Error::io("overwrite", &full, source))?;
+    backend.clone_file(&from, &full, &there, &full)?;
+    rustix::fs::fchmod(&there, Mode::from_raw_mode(stat_open(&from).map_err(failed)?.mode.into())).map_err(failed)?;
+    work.syncs.file(&there, &full)?;
+    rustix::fs::unlinkat(parent, ready, AtFlags::empty()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::tests::{Lab, get, put};
+    use crate::progress::Control;
+
+    #[test]
+    fn where_nothing_can_be_exchanged_two_renames_lose_nothing() {
+        let mut lab = Lab::new();
+        for path in ["saved", "edited"] {
+            lab.write(path, "checkpoint");
+        }
+        let target = lab.capture();
+        for path in ["saved", "edited"] {
+            lab.write(path, "agent");
+        }
+        let safety = lab.capture();
+        lab.write("edited", "human");
+        let (reader, scope, folders, control) = (lab.reader(), lab.scope_of(&target), lab.folders(), Control::silent());
+        let request = lab.request(&reader, &scope, &target, &safety, &folders);
+        let mut work = Work::new(&request, &control).expect("work");
+        for path in ["saved", "edited"] {
+            put(&lab.at("ready"), b"checkpoint");
+            let parent = work.root.parent(path.as_bytes()).expect("folder");
+            assert!(exchange_in_steps(&mut work, &parent, b"ready", path.as_bytes()).expect("exchange"));
+            assert_eq!(get(&lab.at(path)), b"checkpoint");
+        }
+        assert_eq!(get(&lab.kept().join("edited")), b"human");
+        assert!(!lab.kept().join("saved").exists());
+        assert_eq!(lab.listing().len(), 2);
+    }
+}

@@ -1,0 +1,272 @@
+//! The steps of an install, in their order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustix::fs::{AtFlags, Mode};
+use rustix::io::Errno;
+
+use super::displaced::{Fate, examine, keep, rename_new};
+use super::stage::MANY;
+use super::work::Work;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::compare::{Disk, State};
+use crate::files::plan::Verdict;
+use crate::files::temporary;
+use crate::progress::Unit;
+use crate::store::{Entry, EntryKind};
+use crate::sys::tree::{Kind, Stat, split};
+
+pub(super) fn run(work: &mut Work<'_>) -> Result<()> {
+    clear_leftovers(work)?;
+    for path in std::mem::take(&mut work.deletions).into_iter().rev() {
+        work.control.check()?;
+        delete(work, &path)?;
+    }
+    clear_other_kinds(work)?;
+    let placed = place_all(work)?;
+    finish_folders(work)?;
+    sync(work)?;
+    read_back(work, &placed)
+}
+
+/// What an interrupted install left beside the files. Only the folders that an install works in can have such names.
+fn clear_leftovers(work: &mut Work<'_>) -> Result<()> {
+    let mut folders: BTreeSet<Vec<u8>> = work.safety.keys().map(|path| split(path).0.to_vec()).collect();
+    folders.extend(work.target.iter().map(|entry| split(&entry.path).0.to_vec()));
+    for folder in folders {
+        work.control.check()?;
+        let Ok(fd) = work.root.folder(&folder) else { continue };
+        let listing = rustix::fs::Dir::read_from(&fd).map_err(|errno| work.failed("list", &folder, errno))?;
+        let mut found = Vec::new();
+        for entry in listing {
+            let entry = entry.map_err(|errno| work.failed("list", &folder, errno))?;
+            let name = entry.file_name().to_bytes();
+            if temporary::is_one(name) {
+                found.push(name.to_vec());
+            }
+        }
+        for name in found {
+            let own = if folder.is_empty() { name.clone() } else { [folder.as_slice(), b"/", &name].concat() };
+            work.open_above(&own)?;
+            work.touched.insert(folder.clone());
+            if temporary::is_unfinished(&name) {
+                rustix::fs::unlinkat(&fd, &name, AtFlags::empty()).map_err(|errno| work.failed("remove", &own, errno))?;
+                continue;
+            }
+            let paths = work.safety.keys().chain(work.target.iter().map(|entry| &entry.path));
+            let path = paths.into_iter().find(|path| split(path).0 == folder && temporary::is_for(&name, path)).cloned();
+            let path = path.unwrap_or(own);
+            let parent = work.root.parent(&path).map_err(|errno| work.failed("open the folder of", &path, errno))?;
+            // Where there are no leases this is the second look, and enough.
+            match examine(work, &parent, &name, &path)? {
+                Fate::Removed => {}
+                Fate::Unsure => {
+                    rustix::fs::unlinkat(&parent, &name, AtFlags::empty()).map_err(|errno| work.failed("remove", &path, errno))?
+                }
+                Fate::Edited => keep(work, &parent, &name, &path)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn delete(work: &mut Work<'_>, path: &[u8]) -> Result<()> {
+    if !work.open_above(path)? {
+        return Ok(());
+    }
+    let Some(stat) = work.root.stat(path).map_err(|errno| work.failed("stat", path, errno))? else { return Ok(()) };
+    if stat.kind == Kind::Folder {
+        if remove_folder(work, path)? {
+            work.note(path, Verdict::Delete);
+        } else {
+            work.note(path, Verdict::NotCaptured);
+        }
+        return Ok(());
+    }
+    take_away(work, path)?;
+    work.note(path, Verdict::Delete);
+    Ok(())
+}
+
+/// Removes an empty folder; tells whether it is gone. What is still in it, or mounted on it, stays.
+fn remove_folder(work: &mut Work<'_>, path: &[u8]) -> Result<bool> {
+    let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
+    match rustix::fs::unlinkat(&parent, split(path).1, AtFlags::REMOVEDIR) {
+        Ok(()) => {}
+        Err(Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY | Errno::NOTDIR) => return Ok(false),
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(work.failed("remove folder", path, errno)),
+    }
+    work.touched.insert(split(path).0.to_vec());
+    work.touched.remove(path);
+    work.forget_prepared(path);
+    Ok(true)
+}
+
+/// Renames what is not a folder away and looks at what came out.
+fn take_away(work: &mut Work<'_>, path: &[u8]) -> Result<()> {
+    let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
+    let (_, aside) = temporary::pair(path)?;
+    match rename_new(&parent, split(path).1, &aside) {
+        Ok(()) => {}
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(work.failed("rename", path, errno)),
+    }
+    work.touched.insert(split(path).0.to_vec());
+    match examine(work, &parent, &aside, path)? {
+        Fate::Removed | Fate::Unsure => Ok(()),
+        Fate::Edited => keep(work, &parent, &aside, path),
+    }
+}
+
+/// Where a file has to give way to a folder or a folder to a file: folders are never exchanged.
+fn clear_other_kinds(work: &mut Work<'_>) -> Result<()> {
+    let other = work.target.iter().zip(&work.states).filter(|(_, (state, _))| *state == State::Kind);
+    let other: Vec<(Vec<u8>, bool)> = other.map(|(entry, _)| (entry.path.clone(), entry.kind == EntryKind::Folder)).collect();
+    for (path, becomes_folder) in other {
+        work.control.check()?;
+        if !work.open_above(&path)? {
+            continue;
+        }
+        let Some(stat) = work.root.stat(&path).map_err(|errno| work.failed("stat", &path, errno))? else { continue };
+        if stat.kind == Kind::Folder && !becomes_folder {
+            clear_folder(work, &path, &stat)?;
+        } else if stat.kind != Kind::Folder && becomes_folder {
+            take_away(work, &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a folder that a file of the checkpoint takes the place of; what is in no checkpoint is kept.
+pub(super) fn clear_folder(work: &mut Work<'_>, path: &[u8], stat: &Stat) -> Result<()> {
+    work.open_up(path, stat)?;
+    if remove_folder(work, path)? {
+        return Ok(());
+    }
+    let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
+    keep(work, &parent, split(path).1, path)?;
+    work.touched.insert(split(path).0.to_vec());
+    work.touched.remove(path);
+    work.forget_prepared(path);
+    Ok(())
+}
+
+/// Brings every path of the target into place and gives those that were written, with the stat that only
+/// somebody else's edit can have changed.
+fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
+    let (wanted, on_disk) = (work.leaders(), work.leaders_on_disk());
+    let mut placed = Vec::new();
+    let total = work.target.len() as u64;
+    for (own, (leader, disk_leader)) in wanted.into_iter().zip(on_disk).enumerate() {
+        work.control.check()?;
+        let (Some(entry), Some((state, _))) = (work.target.get(own).cloned(), work.states.get(own).copied()) else { continue };
+        let written = match &entry.kind {
+            EntryKind::Socket => None,
+            EntryKind::Folder => {
+                make_folder(work, &entry, state)?;
+                None
+            }
+            EntryKind::File { .. } if leader != own => super::place::link(work, &entry, leader, state)?,
+            _ => match state {
+                State::Same if leader == disk_leader => None,
+                State::Metadata if leader == disk_leader => {
+                    super::place::metadata(work, &entry)?;
+                    None
+                }
+                _ => super::place::whole(work, &entry, state)?,
+            },
+        };
+        if let Some(stat) = written {
+            placed.push((own, stat));
+            work.control.report("install files", own as u64 + 1, total, Unit::Items);
+        }
+    }
+    Ok(placed)
+}
+
+/// A folder is made for us alone; its own mode comes last.
+fn make_folder(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<()> {
+    let path = &entry.path;
+    if matches!(state, State::Same | State::Metadata) {
+        return Ok(());
+    }
+    work.prepare_above(path)?;
+    let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
+    match rustix::fs::mkdirat(&parent, split(path).1, Mode::RWXU) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => {
+            let stat = work.root.stat(path).map_err(|errno| work.failed("stat", path, errno))?;
+            if stat.is_some_and(|stat| stat.kind != Kind::Folder) {
+                take_away(work, path)?;
+                rustix::fs::mkdirat(&parent, split(path).1, Mode::RWXU).map_err(|errno| work.failed("create folder", path, errno))?;
+            }
+        }
+        Err(errno) => return Err(work.failed("create folder", path, errno)),
+    }
+    work.touched.insert(split(path).0.to_vec());
+    work.note(path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
+    Ok(())
+}
+
+/// Modes, owners and attributes of folders, children first; and the modes of folders that were opened for a while.
+fn finish_folders(work: &mut Work<'_>) -> Result<()> {
+    let folders =
+        work.target.iter().zip(&work.states).filter(|(entry, (state, _))| entry.kind == EntryKind::Folder && *state != State::Same);
+    let mut folders: BTreeMap<Vec<u8>, Entry> = folders.map(|(entry, _)| (entry.path.clone(), entry.clone())).collect();
+    // To get at a folder those above it may have to be opened again: they come after it.
+    while let Some(path) = folders.keys().next_back().max(work.opened.keys().next_back()).cloned() {
+        let mode = work.opened.remove(&path);
+        match (folders.remove(&path), mode) {
+            (Some(entry), _) => super::place::metadata(work, &entry)?,
+            (None, Some(mode)) => match crate::sys::tree::chmod(&work.root, &path, mode) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(work.failed("set the mode of", &path, errno)),
+            },
+            (None, None) => {}
+        }
+    }
+    Ok(())
+}
+
+fn sync(work: &mut Work<'_>) -> Result<()> {
+    let touched = std::mem::take(&mut work.touched);
+    if touched.len() > MANY {
+        return work.syncs.file_system(work.root.path());
+    }
+    for folder in touched {
+        match work.root.folder(&folder) {
+            Ok(fd) => work.syncs.file(&std::fs::File::from(fd), &work.root.full(&folder))?,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            // A folder that its owner may not list: the file system as a whole then.
+            Err(Errno::ACCESS) => work.syncs.file_system(work.root.path())?,
+            Err(errno) => return Err(work.failed("open", &folder, errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Compares what was written with the checkpoint. A difference is somebody's later edit, which is left alone, or damage.
+fn read_back(work: &mut Work<'_>, placed: &[(usize, Stat)]) -> Result<()> {
+    for (own, then) in placed {
+        work.control.check()?;
+        let Some(entry) = work.target.get(*own).cloned() else { continue };
+        let (state, now) = Disk { root: &work.root, known: &|_, _| None }.state(&entry)?;
+        let same = match state {
+            State::Same | State::Metadata => true,
+            State::Missing | State::Content | State::Kind => false,
+        };
+        if same {
+            continue;
+        }
+        let key = |stat: &Stat| (stat.kind, stat.ino, stat.size, stat.mtime_ns);
+        if now.as_ref().map(key) == Some(key(then)) {
+            let path = crate::files::scan::lossy(&entry.path);
+            return Err(Error::new(ErrorKind::Corrupt, format!("{} does not read back as it was written", path.display()))
+                .with("path", path.display())
+                .hint("check the disk, then run it again"));
+        }
+        work.note(&entry.path, Verdict::Kept);
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! What an install has to do, from two manifests and one look at the disk.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::{InstallReport, InstallRequest};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::compare::{Disk, Guard, Known, Links, State};
+use crate::files::ignores::{Rules, prefixes};
+use crate::files::plan::{PlanItem, Verdict, compare_all, entries_of};
+use crate::progress::Control;
+use crate::store::{Entry, EntryKind, Reader};
+use crate::sys;
+use crate::sys::fs::Syncs;
+use crate::sys::tree::{Kind, Root, Stat};
+
+/// Everything the steps share.
+pub(super) struct Work<'a> {
+    pub(super) reader: &'a Reader,
+    pub(super) staging: &'a Path,
+    pub(super) kept: &'a Path,
+    pub(super) control: &'a Control,
+    pub(super) root: Root,
+    /// In path order.
+    pub(super) target: Vec<Entry>,
+    /// How the disk stood to each of them at the start.
+    pub(super) states: Vec<(State, Option<Stat>)>,
+    /// By path.
+    pub(super) safety: HashMap<Vec<u8>, Entry>,
+    /// Paths to delete, in path order.
+    pub(super) deletions: Vec<Vec<u8>>,
+    pub(super) syncs: Syncs,
+    pub(super) verdicts: BTreeMap<Vec<u8>, Verdict>,
+    /// Folders in which a name changed.
+    pub(super) touched: BTreeSet<Vec<u8>>,
+    /// Folders that were made writable for a while, and the mode they had.
+    pub(super) opened: BTreeMap<Vec<u8>, u16>,
+    prepared: HashSet<Vec<u8>>,
+}
+
+impl<'a> Work<'a> {
+    /// Reads both manifests and compares the target with the disk, without touching anything.
+    pub(super) fn new(request: &InstallRequest<'a>, control: &'a Control) -> Result<Self> {
+        let InstallRequest { reader, scope, target, safety, staging, kept } = *request;
+        let root = Root::open(&scope.root)?;
+        let target = entries_of(reader, &target)?;
+        let safety = entries_of(reader, &safety)?;
+        let guard = (Rules::of_manifest(reader, target.iter())?, Rules::of_manifest(reader, safety.iter())?);
+        let guard = Guard::new(scope, guard.0, &guard.1)?;
+        let deletions = deletions(&target, &safety, &guard);
+        let safety: HashMap<Vec<u8>, Entry> = safety.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
+        // The safety capture was made a moment ago: what has its stat has its content.
+        let known = |path: &[u8], stat: &Stat| known(&safety, path, stat);
+        let states = compare_all(&Disk { root: &root, known: &known }, &target, control)?;
+        Ok(Self {
+            reader,
+            staging,
+            kept,
+            control,
+            root,
+            target,
+            states,
+            safety,
+            deletions,
+            syncs: Syncs::new(),
+            verdicts: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            opened: BTreeMap::new(),
+            prepared: HashSet::new(),
+        })
+    }
+
+    pub(super) fn report(self) -> InstallReport {
+        let items = self.verdicts.into_iter().map(|(path, verdict)| PlanItem { path, verdict }).collect();
+        InstallReport { items, fsyncs: self.syncs.count() }
+    }
+
+    /// For each path of the target the index of the first one that is the same file.
+    pub(super) fn leaders(&self) -> Vec<usize> {
+        let links = Links::of_manifest(self.target.iter());
+        let index = |path: &[u8]| self.target.binary_search_by(|entry| entry.path.as_slice().cmp(path));
+        self.target.iter().enumerate().map(|(own, entry)| index(links.leader(&entry.path)).unwrap_or(own)).collect()
+    }
+
+    /// For each path of the target the index of the first one that is the same file on disk.
+    pub(super) fn leaders_on_disk(&self) -> Vec<usize> {
+        let mut first = HashMap::new();
+        let inode = |stat: &Option<Stat>| stat.filter(|stat| stat.kind == Kind::File && stat.nlink > 1).map(|stat| (stat.dev, stat.ino));
+        let states = self.states.iter().enumerate();
+        states.map(|(own, (_, stat))| inode(stat).map_or(own, |inode| *first.entry(inode).or_insert(own))).collect()
+    }
+
+    /// Notes what happened to a path; that something was kept outweighs the rest.
+    pub(super) fn note(&mut self, path: &[u8], verdict: Verdict) {
+        let noted = self.verdicts.entry(path.to_vec()).or_insert(verdict);
+        if *noted != Verdict::Kept {
+            *noted = verdict;
+        }
+    }
+
+    pub(super) fn failed(&self, action: &str, path: &[u8], errno: Errno) -> Error {
+        let error = Error::io(action, &self.root.full(path), errno);
+        if errno == Errno::LOOP || errno == Errno::NOTDIR { in_the_way(path).because(error) } else { error }
+    }
+
+    /// Makes the folders above a path passable and writable for an ordinary user, and makes those that are missing.
+    pub(super) fn prepare_above(&mut self, path: &[u8]) -> Result<()> {
+        let above = sys::tree::split(path).0;
+        if above.is_empty() || self.prepared.contains(above) {
+            return Ok(());
+        }
+        for folder in prefixes(path) {
+            if self.prepared.contains(folder) {
+                continue;
+            }
+            match self.root.stat(folder).map_err(|errno| self.failed("stat", folder, errno))? {
+                None => {
+                    let parent = self.root.parent(folder).map_err(|errno| self.failed("open the folder of", folder, errno))?;
+                    rustix::fs::mkdirat(&parent, sys::tree::split(folder).1, rustix::fs::Mode::from_raw_mode(0o755))
+                        .map_err(|errno| self.failed("create folder", folder, errno))?;
+                    self.touched.insert(sys::tree::split(folder).0.to_vec());
+                    self.note(folder, Verdict::Create);
+                }
+                Some(stat) if stat.kind != Kind::Folder => return Err(in_the_way(folder)),
+                Some(stat) => self.open_up(folder, &stat)?,
+            }
+            self.prepared.insert(folder.to_vec());
+        }
+        Ok(())
+    }
+
+    /// As [`Work::prepare_above`] for a path that shall go: tells whether there are folders above it at all.
+    pub(super) fn open_above(&mut self, path: &[u8]) -> Result<bool> {
+        for folder in prefixes(path) {
+            match self.root.stat(folder).map_err(|errno| self.failed("stat", folder, errno))? {
+                Some(stat) if stat.kind == Kind::Folder => self.open_up(folder, &stat)?,
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// A folder that is gone, or was made anew, is not prepared any more.
+    pub(super) fn forget_prepared(&mut self, folder: &[u8]) {
+        self.prepared.remove(folder);
+        self.opened.remove(folder);
+    }
+
+    pub(super) fn open_up(&mut self, folder: &[u8], stat: &Stat) -> Result<()> {
+        if rustix::process::geteuid().is_root() || stat.mode & 0o700 == 0o700 {
+            return Ok(());
+        }
+        sys::tree::chmod(&self.root, folder, stat.mode | 0o700).map_err(|errno| self.failed("make writable", folder, errno))?;
+        self.opened.insert(folder.to_vec(), stat.mode);
+        Ok(())
+    }
+}
+
+/// What the safety capture says of a file, if the file still has the stat it had then.
+pub(super) fn known<'s>(safety: &'s HashMap<Vec<u8>, Entry>, path: &[u8], stat: &Stat) -> Option<Known<'s>> {
+    let entry = safety.get(path)?;
+    let EntryKind::File { size, chunks, .. } = &entry.kind else { return None };
+    let same = !entry.unstable
+        && (*size, entry.mtime_ns, entry.mode, entry.uid, entry.gid) == (stat.size, stat.mtime_ns, stat.mode, stat.uid, stat.gid);
+    same.then_some(Known { chunks, xattrs: &entry.xattrs })
+}
+
+fn deletions(target: &[Entry], safety: &[Entry], guard: &Guard<'_>) -> Vec<Vec<u8>> {
+    let wanted: HashSet<&[u8]> = target.iter().map(|entry| entry.path.as_slice()).collect();
+    let gone = safety.iter().filter(|entry| !wanted.contains(entry.path.as_slice()) && entry.kind != EntryKind::Socket);
+    let gone = gone.filter(|entry| guard.may_delete(&entry.path, entry.kind == EntryKind::Folder));
+    gone.map(|entry| entry.path.clone()).collect()
+}
+
+fn in_the_way(path: &[u8]) -> Error {
+    let path = crate::files::scan::lossy(path);
+    Error::new(ErrorKind::Edited, format!("{} is no longer a folder, and the checkpoint has files below it", path.display()))
+        .with("path", path.display())
+        .hint("move it away and run it again")
+}

@@ -1,0 +1,136 @@
+//! Where everything lies in a store's folder.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::chunk::{from_hex, hex};
+use crate::error::{ErrorKind, Result};
+use crate::sys::{self, id};
+
+/// Folders at the top of a store.
+pub(super) const FOLDERS: [&str; 9] = ["packs", "index", "refs", "tmp", "trash", "quarantine", "branches", "projects", "caches"];
+
+/// The name of a pack: BLAKE3 of all its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PackId(pub(super) [u8; 32]);
+
+impl PackId {
+    /// The pack of a file name, where it is one.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        name.strip_suffix(".pack").and_then(from_hex).map(Self)
+    }
+
+    /// `<64 hex>.pack`.
+    pub(super) fn file_name(&self) -> String {
+        format!("{self}.pack")
+    }
+}
+
+impl fmt::Display for PackId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for PackId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PackId({self})")
+    }
+}
+
+/// The paths of one store.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn format(&self) -> PathBuf {
+        self.root.join("FORMAT")
+    }
+
+    pub(super) fn lock(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    pub(super) fn gate(&self) -> PathBuf {
+        self.root.join("gate")
+    }
+
+    pub(super) fn folder(&self, name: &'static str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    pub(super) fn packs(&self) -> PathBuf {
+        self.root.join("packs")
+    }
+
+    pub(super) fn index(&self) -> PathBuf {
+        self.root.join("index")
+    }
+
+    pub(super) fn refs(&self) -> PathBuf {
+        self.root.join("refs")
+    }
+
+    pub(super) fn tmp(&self) -> PathBuf {
+        self.root.join("tmp")
+    }
+
+    pub(super) fn trash(&self) -> PathBuf {
+        self.root.join("trash")
+    }
+
+    /// `packs/<first byte>`.
+    pub(super) fn pack_folder(&self, first: u8) -> PathBuf {
+        self.packs().join(format!("{first:02x}"))
+    }
+
+    pub(super) fn pack(&self, id: &PackId) -> PathBuf {
+        let [first, ..] = id.0;
+        self.pack_folder(first).join(id.file_name())
+    }
+
+    /// A new, unique path in `tmp/`.
+    pub(super) fn temporary(&self, extension: &str) -> Result<PathBuf> {
+        Ok(self.tmp().join(format!("{}.{extension}", id::sortable()?)))
+    }
+
+    /// The generation that prune bumps; `None` where the file does not parse, which no cache may be believed against.
+    pub(super) fn generation(&self) -> Result<Option<u64>> {
+        let text = sys::fs::read_optional(&self.generation_file())?.unwrap_or_default();
+        Ok(std::str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok()))
+    }
+
+    pub(super) fn generation_file(&self) -> PathBuf {
+        self.root.join("gc_generation")
+    }
+
+    /// Every file in the pack folders that has a pack's name; other names are given to `stray`.
+    pub(super) fn list_packs(&self, mut stray: impl FnMut(PathBuf)) -> Result<Vec<PackId>> {
+        let mut packs = Vec::new();
+        for first in 0..=u8::MAX {
+            let folder = self.pack_folder(first);
+            let names = match sys::fs::names(&folder) {
+                // Its packs are missed one by one, by name, when they are needed.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            for name in names {
+                match name.to_str().and_then(PackId::of_name).filter(|id| id.0.first() == Some(&first)) {
+                    Some(id) => packs.push(id),
+                    None => stray(folder.join(&name)),
+                }
+            }
+        }
+        Ok(packs)
+    }
+}

@@ -1,0 +1,152 @@
+//! The way of packs and index segments from `tmp/` to their places, each durable before the next may rely on it.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::Store;
+use super::index::{Draft, Segment, View, superseded_by_merge};
+use super::layout::{Layout, PackId};
+use super::pack::{Blob, OpenPack};
+use super::parallel::Helpers;
+use super::{chunk, packfile::PackFile};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sys::fs::{self, Syncs};
+use crate::sys::id;
+
+/// Packs, index segments and refs are read-only once they are published.
+pub(super) const PUBLISHED: u32 = 0o400;
+
+/// A written pack that is still in `tmp/`.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    id: PackId,
+    size: u64,
+    blobs: Vec<Blob>,
+    temporary: PathBuf,
+    /// Open until its content was synced.
+    file: Option<File>,
+}
+
+impl Sealed {
+    /// Closes a pack and writes it, without syncing it.
+    pub(super) fn write(layout: &Layout, uuid: &[u8; 16], pack: OpenPack) -> Result<Self> {
+        let (id, parts, blobs) = pack.close(uuid);
+        let temporary = layout.temporary("pack")?;
+        let file = fs::write_unsynced(&temporary, &[&parts[0], &parts[1], &parts[2]], PUBLISHED)?;
+        fs::start_writeback(&file);
+        let size = parts.iter().map(|part| part.len() as u64).sum();
+        Ok(Self { id, size, blobs, temporary, file: Some(file) })
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The file, to be synced by the caller.
+    pub(super) fn take_file(&mut self) -> Option<(File, PathBuf)> {
+        self.file.take().map(|file| (file, self.temporary.clone()))
+    }
+
+    /// Removes what is left of it in `tmp/`.
+    pub(super) fn discard(self) {
+        std::fs::remove_file(&self.temporary).ok();
+    }
+
+    fn sync(&self, syncs: &Syncs) -> Result<()> {
+        match &self.file {
+            Some(file) => syncs.file(file, &self.temporary),
+            None => Ok(()),
+        }
+    }
+
+    fn rename(&self, layout: &Layout, syncs: &Syncs) -> Result<()> {
+        let target = layout.pack(&self.id);
+        match fs::rename_new(&self.temporary, &target) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let folder = target.parent().unwrap_or(layout.root());
+                fs::make_folder(folder, 0o700)?;
+                syncs.folder(&layout.packs())?;
+                fs::rename_new(&self.temporary, &target)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if has_name_of(&target, &self.id) {
+                    return fs::remove_file(&self.temporary);
+                }
+                let quarantined = layout.folder("quarantine").join(format!("{}.{}", self.id.file_name(), id::sortable()?));
+                fs::rename_new(&target, &quarantined)?;
+                fs::rename_new(&self.temporary, &target)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Whether a file that has the name of a pack also has its content.
+fn has_name_of(path: &Path, id: &PackId) -> bool {
+    fs::read(path).is_ok_and(|bytes| blake3::hash(&bytes).as_bytes() == &id.0)
+}
+
+/// Publishes the sealed packs and an index segment for them and for the packs that had none. Those that were published
+/// are taken out of `sealed`.
+pub(super) fn packs_and_index(store: &Store, view: &View, sealed: &mut Vec<Sealed>, helpers: &Helpers, syncs: &Syncs) -> Result<()> {
+    let layout = store.layout();
+    helpers.map(sealed, |pack| pack.sync(syncs))?;
+    let mut folders = BTreeSet::new();
+    let mut draft = Draft::default();
+    while let Some(pack) = sealed.last() {
+        pack.rename(layout, syncs)?;
+        folders.insert(pack.id.0.first().copied().unwrap_or_default());
+        draft.add_pack(pack.id, pack.size, &pack.blobs);
+        sealed.pop();
+    }
+    // Another session may not have synced the folder of its pack yet, or died before it could.
+    for (id, segment) in view.loose() {
+        if PackFile::open(layout, id).is_ok() {
+            folders.insert(id.0.first().copied().unwrap_or_default());
+            draft.add_segment(segment, |_| false);
+        }
+    }
+    for first in folders {
+        syncs.folder(&layout.pack_folder(first))?;
+    }
+    if draft.is_empty() {
+        return Ok(());
+    }
+    let superseded = superseded_by_merge(view);
+    for (_, segment) in &superseded {
+        draft.add_segment(segment, |_| false);
+    }
+    let name = index_segment(store, draft, view.next_sequence(), syncs)?;
+    let old = superseded.iter().map(|(name, _)| name).chain(view.damaged());
+    for old in old.filter(|old| **old != name) {
+        fs::remove_file(&layout.index().join(old))?;
+    }
+    Ok(())
+}
+
+/// Publishes one index segment and gives its file name.
+pub(super) fn index_segment(store: &Store, draft: Draft, sequence: u64, syncs: &Syncs) -> Result<String> {
+    let layout = store.layout();
+    let bytes = draft.encode(store.uuid_bytes(), sequence);
+    let hash = Segment::hash(&bytes).ok_or_else(|| Error::new(ErrorKind::Internal, "an index segment has no hash"))?;
+    let name = format!("{}.idx", chunk::hex(hash));
+    let temporary = layout.temporary("index")?;
+    fs::write_new(&temporary, &[&bytes], PUBLISHED, syncs)?;
+    let target = layout.index().join(&name);
+    match fs::rename_new(&temporary, &target) {
+        // The name is the content, unless it was damaged since.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::rename(&temporary, &target)?,
+        Err(error) => {
+            std::fs::remove_file(&temporary).ok();
+            return Err(error);
+        }
+        Ok(()) => {}
+    }
+    syncs.folder(&layout.index())?;
+    Ok(name)
+}

@@ -1,0 +1,116 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::ErrorKind;
+use crate::store::format::Format;
+
+#[test]
+fn modes_and_folders() {
+    let (_folder, store) = new_store();
+    commit(&store, "a", &tree(&[("f", noise(1, 1000))]));
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(store.path()), 0o700);
+    assert_eq!(sys::fs::names(&store.path().join("packs")).unwrap().len(), 256);
+    for file in ["FORMAT", "lock", "gate", "gc_generation"] {
+        assert_eq!(mode(&store.path().join(file)), 0o600, "{file}");
+    }
+    for folder in ["packs", "index", "refs"] {
+        assert_eq!(mode(&store.path().join(folder)), 0o700);
+        let files = files_in(&store, folder);
+        assert_eq!(files.len(), 1, "{folder}");
+        assert_eq!(mode(&files[0]), 0o400, "{folder}");
+    }
+    assert!(files_in(&store, "tmp").is_empty());
+    assert!(!store.path().join("creating").exists());
+}
+
+#[test]
+fn what_is_not_a_store_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    assert_eq!(Store::open(&path.join("absent")).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!path.join("absent").exists());
+    sys::fs::replace(&path.join("mine"), b"x", 0o644, &sys::fs::Syncs::new()).unwrap();
+    assert_eq!(Store::open(path).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(Store::open(&path.join("mine")).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(Store::create(path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(Store::open_or_create(path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(Store::create(&path.join("mine")).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(sys::fs::names(path).unwrap(), ["mine"]);
+}
+
+#[test]
+fn a_store_is_not_made_twice() {
+    let (_folder, store) = new_store();
+    assert_eq!(Store::create(store.path()).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(Store::open_or_create(store.path()).unwrap().uuid(), store.uuid());
+}
+
+#[test]
+fn newer_formats_and_unknown_features_are_refused_untouched() {
+    let (_folder, store) = new_store();
+    let path = store.path().join("FORMAT");
+    let good = String::from_utf8(sys::fs::read(&path).unwrap()).unwrap();
+    let cases = [
+        (good.replace("\"version\": 1", "\"version\": 2"), ErrorKind::UnsupportedFormat),
+        (good.replace("\"version\": 1", "\"version\": 2, \"more\": []"), ErrorKind::UnsupportedFormat),
+        (good.replace("\"read\": []", "\"read\": [\"encryption\"]"), ErrorKind::UnsupportedFormat),
+        (good.replace("\"version\": 1", "\"version\": 1, \"more\": []"), ErrorKind::UnsupportedFormat),
+        (good.replace("forklift store", "another store"), ErrorKind::Corrupt),
+        (good[..good.len() / 2].to_owned(), ErrorKind::Corrupt),
+        (String::new(), ErrorKind::Corrupt),
+    ];
+    for (text, kind) in cases {
+        assert_ne!(text, good);
+        overwrite(&path, text.as_bytes());
+        assert_eq!(Store::open(store.path()).unwrap_err().kind(), kind, "{text}");
+        assert_eq!(Store::open_or_create(store.path()).unwrap_err().kind(), kind, "{text}");
+        assert_eq!(sys::fs::read(&path).unwrap(), text.as_bytes());
+    }
+    // A feature that only writers need to know does not keep readers out.
+    overwrite(&path, good.replace("\"write\": []", "\"write\": [\"wide\"]").as_bytes());
+    let store = Store::open(store.path()).unwrap();
+    store.reader(&Control::silent()).unwrap();
+    assert_eq!(store.session(&Control::silent()).unwrap_err().kind(), ErrorKind::UnsupportedFormat);
+}
+
+#[test]
+fn row_27_an_interrupted_creation_is_taken_up_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let whole = Store::create(&path).unwrap();
+    // As after a kill before FORMAT was in place.
+    for keep in [0, 3, 200] {
+        std::fs::remove_file(path.join("FORMAT")).unwrap();
+        sys::fs::replace(&path.join("creating"), b"", 0o600, &sys::fs::Syncs::new()).unwrap();
+        for first in keep..=255_u8 {
+            sys::fs::remove_tree(&path.join(format!("packs/{first:02x}"))).unwrap();
+        }
+        assert_eq!(Store::open(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        let again = Store::open_or_create(&path).unwrap();
+        assert_ne!(again.uuid(), whole.uuid());
+        commit(&again, &format!("a{keep}"), &tree(&[("f", noise(1, 1000))]));
+        assert_eq!(sys::fs::names(&path.join("packs")).unwrap().len(), 256);
+        for file in files_in(&again, "refs").into_iter().chain(files_in(&again, "packs")).chain(files_in(&again, "index")) {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+}
+
+#[test]
+fn two_may_make_it_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/er/store");
+    let uuids: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| Store::open_or_create(&path).unwrap().uuid().to_owned())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(uuids.iter().all(|uuid| uuid == &uuids[0]), "{uuids:?}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn row_27_any_format_file_parses_or_fails(bytes: Vec<u8>) {
+        assert!(Format::decode(&bytes, std::path::Path::new("FORMAT")).is_err());
+    }
+}

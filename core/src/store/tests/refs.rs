@@ -1,0 +1,98 @@
+use super::*;
+use crate::ErrorKind;
+use crate::store::refs::{check_id, encode};
+
+#[test]
+fn refs_come_in_the_order_of_their_ids() {
+    let (_folder, store) = new_store();
+    let files = tree(&[("f", noise(1, 10))]);
+    for id in ["c", "a", "b"] {
+        commit(&store, id, &files);
+    }
+    let (refs, bad) = store.refs().unwrap();
+    assert_eq!(refs.iter().map(|found| found.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert!(bad.is_empty());
+    assert_eq!(store.find_ref("b").unwrap(), refs[1]);
+    store.remove_ref("b").unwrap();
+    for error in [store.find_ref("b").unwrap_err(), store.remove_ref("b").unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.hint_text().is_some());
+    }
+}
+
+#[test]
+fn facts_of_any_kind_come_back() {
+    let (_folder, store) = new_store();
+    commit(&store, "a", &tree(&[("f", noise(1, 10))]));
+    let root = store.find_ref("a").unwrap().files.unwrap().root;
+    let mut all = reference("full", root);
+    all.name = Some("naïve \"name\"\n\u{1}".to_owned());
+    all.facts = serde_json::json!({"z": 1, "a": [0.1, 1e300, -3, u64::MAX, null, true], "nested": {"ß": "\u{1F600}"}});
+    all.files.as_mut().unwrap().facts = serde_json::json!({"hash": "mine"});
+    store.session(&Control::silent()).unwrap().commit(&all).unwrap();
+    assert_eq!(store.find_ref("full").unwrap(), all);
+    // What could not be read back is refused before it is written.
+    let mut deep = serde_json::Value::Null;
+    for _ in 0..200 {
+        deep = serde_json::json!([deep]);
+    }
+    all.id = "deep".to_owned();
+    all.facts = deep;
+    let error = store.session(&Control::silent()).unwrap().commit(&all).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(store.refs().unwrap().1.len(), 0);
+}
+
+#[test]
+fn every_flip_in_a_ref_is_found() {
+    let (_folder, store) = new_store();
+    commit(&store, "a", &tree(&[("f", noise(1, 10))]));
+    let path = store.path().join("refs/a");
+    let bytes = sys::fs::read(&path).unwrap();
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        overwrite(&path, &damaged);
+        let error = store.find_ref("a").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{at}");
+        assert!(error.message().contains("refs/a"));
+    }
+    assert_eq!(store.refs().unwrap(), (Vec::new(), vec!["a".to_owned()]));
+}
+
+#[test]
+fn row_23_a_bad_ref_is_reported_and_the_rest_usable() {
+    let (_folder, store) = new_store();
+    let files = tree(&[("f", noise(1, 10))]);
+    commit(&store, "good", &files);
+    let good = sys::fs::read(&store.path().join("refs/good")).unwrap();
+    let root = store.find_ref("good").unwrap().files.unwrap().root;
+    let put = |name: &str, bytes: &[u8]| drop(sys::fs::write_unsynced(&store.path().join("refs").join(name), &[bytes], 0o400).unwrap());
+    put("empty", b"");
+    put("renamed", &good);
+    put("odd name", &good);
+    put(".hidden", b"x");
+    // A good hash over a member that this build does not know.
+    let text = String::from_utf8(encode(&reference("newer", root)).unwrap()).unwrap();
+    let body = format!("{},\"more\":1}}", text.split(",\"hash\"").next().unwrap());
+    let newer = format!("{},\"hash\":\"{}\"}}\n", &body[..body.len() - 1], blake3::hash(body.as_bytes()).to_hex());
+    put("newer", newer.as_bytes());
+    let (refs, bad) = store.refs().unwrap();
+    assert_eq!(refs.len(), 1);
+    assert_eq!(bad, [".hidden", "empty", "newer", "odd name", "renamed"]);
+    assert_eq!(store.find_ref("newer").unwrap_err().kind(), ErrorKind::UnsupportedFormat);
+    assert_eq!(store.find_ref("empty").unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(store.find_ref("renamed").unwrap_err().kind(), ErrorKind::Corrupt);
+    assert_eq!(restore(&store, "good").unwrap(), files);
+}
+
+#[test]
+fn row_42_ids_are_names_not_paths() {
+    for bad in ["", ".", "..", "../x", "a/b", "/etc/passwd", "a\0b", "a b", "-x", ".x", &"x".repeat(129)] {
+        assert!(check_id(bad).is_err(), "{bad:?}");
+    }
+    let (_folder, store) = new_store();
+    assert_eq!(store.find_ref("../FORMAT").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(store.remove_ref("../FORMAT").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert!(store.path().join("FORMAT").exists());
+}
