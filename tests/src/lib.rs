@@ -1,1 +1,1 @@
-//! forklift-tests
+//! Tests over the whole repository; the suites are in the folders beside.

@@ -97,6 +97,11 @@ impl RunAs {
     /// `Permission` naming the path that cannot be passed or executed, `Unsupported` naming the uid without a passwd entry,
     /// `PostgresNotFound` where `postgres` is not there.
     pub fn check(&self, installation: &Installation, folder: &Path) -> Result<()> {
+        self.check_folders(installation, &[folder])
+    }
+
+    /// The same for several folders, in one try.
+    pub(super) fn check_folders(&self, installation: &Installation, folders: &[&Path]) -> Result<()> {
         let uid = self.uid();
         if !sys::identity::has_passwd_entry(uid) {
             return Err(Error::new(ErrorKind::Unsupported, format!("uid {uid} has no passwd entry, which Postgres needs"))
@@ -113,7 +118,8 @@ impl RunAs {
         let real = program.canonicalize().map_err(|source| Error::io("resolve", &program, source))?;
         let programs: Vec<(PathBuf, i32)> = chain(&program, libc::X_OK).chain(chain(&real, libc::X_OK)).collect();
         let of_program = programs.len();
-        let paths: Vec<(PathBuf, i32)> = programs.into_iter().chain(chain(folder, libc::R_OK | libc::W_OK | libc::X_OK)).collect();
+        let whole = libc::R_OK | libc::W_OK | libc::X_OK;
+        let paths: Vec<(PathBuf, i32)> = programs.into_iter().chain(folders.iter().flat_map(|folder| chain(folder, whole))).collect();
         let blocked = self
             .switch()
             .first_inaccessible(&paths)
@@ -122,7 +128,8 @@ impl RunAs {
         let message = if index < of_program {
             format!("{} cannot be executed by {}: it may not pass {}", program.display(), self.describe(), path.display())
         } else {
-            format!("{} cannot be used by {}: it may not pass {}", folder.display(), self.describe(), path.display())
+            let folder = folders.iter().find(|folder| folder.starts_with(path)).map_or(path.display(), |folder| folder.display());
+            format!("{folder} cannot be used by {}: it may not pass {}", self.describe(), path.display())
         };
         Err(Error::new(ErrorKind::Permission, message)
             .with("path", path.display())

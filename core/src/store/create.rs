@@ -1,6 +1,5 @@
 //! Making a store: under a lock on its folder, `FORMAT` last, so that a kill at any step can be taken up again.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,19 +42,20 @@ pub(super) fn create(path: &Path) -> Result<()> {
 fn fill(layout: &Layout, parent: &Path) -> Result<()> {
     let syncs = Syncs::new();
     let marker = layout.root().join(MARKER);
-    touch(&marker, b"")?;
+    touch(&marker, b"", &syncs)?;
     for name in FOLDERS {
         fs::make_folder(&layout.folder(name), 0o700)?;
     }
     for first in 0..=u8::MAX {
         fs::make_folder(&layout.pack_folder(first), 0o700)?;
     }
-    touch(&layout.lock(), b"")?;
-    touch(&layout.gate(), b"")?;
+    touch(&layout.lock(), b"", &syncs)?;
+    touch(&layout.gate(), b"", &syncs)?;
     fs::remove_file(&layout.generation_file())?;
-    touch(&layout.generation_file(), b"0\n")?;
-    // One call for 256 folders and more; everything is there before FORMAT says so.
-    syncs.file_system(layout.root())?;
+    touch(&layout.generation_file(), b"0\n", &syncs)?;
+    // Everything is there before FORMAT says so. Not syncfs, which would wait for what others write on this file system.
+    syncs.folder(&layout.packs())?;
+    syncs.folder(layout.root())?;
     let temporary = layout.temporary("format")?;
     fs::write_new(&temporary, &[&Format::new(&id::random()?).encode()?], 0o600, &syncs)?;
     fs::rename_new(&temporary, &layout.format())?;
@@ -71,12 +71,12 @@ fn fill(layout: &Layout, parent: &Path) -> Result<()> {
     Ok(())
 }
 
-fn touch(path: &Path, bytes: &[u8]) -> Result<()> {
-    use std::io::Write;
-    match fs::create_new(path, 0o600) {
-        Ok(mut file) => File::write_all(&mut file, bytes).map_err(|source| Error::io("write", path, source)),
+/// Makes a file unless it is there.
+fn touch(path: &Path, bytes: &[u8], syncs: &Syncs) -> Result<()> {
+    let made = if bytes.is_empty() { fs::create_new(path, 0o600).map(drop) } else { fs::write_new(path, &[bytes], 0o600, syncs) };
+    match made {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
+        other => other,
     }
 }
 

@@ -13,21 +13,20 @@ use forklift::{Control, Environment, Result};
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The newest installation of the distribution.
+/// The folder that `FORKLIFT_POSTGRES` names, else the newest installation of the distribution.
 pub(crate) fn installation() -> Installation {
-    let major: u32 = std::fs::read_dir("/usr/lib/postgresql")
-        .expect("these tests need Debian's Postgres")
-        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
-        .filter(|major| (13..=18).contains(major))
-        .max()
-        .expect("these tests need Debian's Postgres, 13 to 18");
-    Installation {
-        bin: PathBuf::from(format!("/usr/lib/postgresql/{major}/bin")),
-        library_path: None,
-        share: PathBuf::from(format!("/usr/share/postgresql/{major}")),
-        version: Version { major, minor: 0 },
-        origin: Origin::Explicit,
-    }
+    static FOUND: OnceLock<Installation> = OnceLock::new();
+    let newest = || {
+        let majors = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+        let major: Option<u32> =
+            majors.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok()).filter(|major| (13..=18).contains(major)).max();
+        PathBuf::from(format!(
+            "/usr/lib/postgresql/{}/bin",
+            major.expect("these tests need Debian's Postgres, 13 to 18, or FORKLIFT_POSTGRES")
+        ))
+    };
+    let find = || Installation::at(&std::env::var_os("FORKLIFT_POSTGRES").map_or_else(newest, PathBuf::from), Origin::Explicit).unwrap();
+    FOUND.get_or_init(find).clone()
 }
 
 /// As whom servers run here.
@@ -143,7 +142,8 @@ pub(crate) fn spec_at(root: &Path) -> ServerSpec {
     ServerSpec {
         installation: installation(),
         run_as: serde_json::from_slice(&std::fs::read(root.join("run_as.json")).unwrap()).unwrap(),
-        keeper: PathBuf::from(env!("CARGO_BIN_EXE_forklift-keeper")),
+        // Named where these tests run as a user who cannot reach the build's folder.
+        keeper: std::env::var_os("FORKLIFT_KEEPER").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_forklift-keeper")), PathBuf::from),
         data: root.join("data"),
         run: root.join("run"),
         address: Address::new(&root.join("s"), &root.display().to_string(), false).unwrap(),
@@ -160,8 +160,12 @@ fn template() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
         let installation = installation();
-        let base = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let path = base.join(format!("cluster-{}-v1", installation.version.major));
+        let mut base = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        if tempfile::tempfile_in(&base).is_err() {
+            base = std::env::temp_dir();
+        }
+        let user = rustix::process::geteuid().as_raw();
+        let path = base.join(format!("forklift-test-cluster-{}-{user}", installation.version.major));
         if !path.exists() {
             // Made elsewhere and renamed: another run of these tests may do the same now.
             let folder = tempfile::tempdir().unwrap();

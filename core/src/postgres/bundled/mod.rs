@@ -135,7 +135,8 @@ fn make_root(root: &Path) -> Result<()> {
 /// What killed installations left; only the holder of the lock has a temporary folder.
 fn sweep(root: &Path) -> Result<()> {
     for name in fs::names(root)?.into_iter().filter(|name| name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())) {
-        fs::remove_tree(&root.join(name))?;
+        // What a dying child of a killed installation still holds goes with the next call.
+        fs::remove_tree(&root.join(name)).unwrap_or_default();
     }
     Ok(())
 }

@@ -35,8 +35,7 @@ pub(super) fn start(spec: &ServerSpec, prepare: impl FnOnce(&Server) -> Result<(
     };
     clear(spec, control)?;
     make_address(spec)?;
-    spec.run_as.check(&spec.installation, &spec.data)?;
-    spec.run_as.check(&spec.installation, &spec.run)?;
+    spec.run_as.check_folders(&spec.installation, &[&spec.data, &spec.run, &spec.address.private])?;
     passwords::write_access(&spec.run, &spec.run_as, spec.set_passwords)?;
     let log = open_log(&spec.run)?;
     control.report("start server", 0, 1, Unit::Items);

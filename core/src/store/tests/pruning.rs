@@ -90,7 +90,7 @@ fn row_7_a_missing_chunk_or_a_bad_ref_stops_it() {
     store.remove_ref("b").unwrap();
     let listing = files_in(&store, "packs");
     let bad = store.path().join("refs/bad");
-    sys::fs::write_new(&bad, &[b"?"], 0o400, &sys::fs::Syncs::new()).unwrap();
+    drop(sys::fs::write_unsynced(&bad, &[b"?"], 0o400).unwrap());
     for apply in [false, true] {
         assert_eq!(prune(&store, apply).unwrap_err().kind(), ErrorKind::Corrupt);
     }
@@ -136,7 +136,7 @@ fn row_14_packs_that_do_not_parse_are_left() {
     two(&store);
     for (name, bytes) in [("00", &b""[..]), ("11", b"rubbish"), ("22", &[7; 5000])] {
         let path = store.path().join(format!("packs/{name}/{}.pack", name.repeat(32)));
-        sys::fs::write_new(&path, &[bytes], 0o400, &sys::fs::Syncs::new()).unwrap();
+        drop(sys::fs::write_unsynced(&path, &[bytes], 0o400).unwrap());
     }
     let report = prune(&store, true).unwrap();
     assert_eq!(report.packs_unreadable.len(), 3);
@@ -163,7 +163,7 @@ fn row_9_an_unindexed_pack_is_garbage_not_corruption() {
 fn it_sweeps_what_died_in_tmp() {
     let (_folder, store) = new_store();
     two(&store);
-    sys::fs::write_new(&store.path().join("tmp/old.pack"), &[b"half"], 0o600, &sys::fs::Syncs::new()).unwrap();
+    drop(sys::fs::write_unsynced(&store.path().join("tmp/old.pack"), &[b"half"], 0o600).unwrap());
     prune(&store, false).unwrap();
     assert_eq!(files_in(&store, "tmp").len(), 1);
     prune(&store, true).unwrap();

@@ -67,9 +67,7 @@ fn row_23_a_bad_ref_is_reported_and_the_rest_usable() {
     commit(&store, "good", &files);
     let good = sys::fs::read(&store.path().join("refs/good")).unwrap();
     let root = store.find_ref("good").unwrap().files.unwrap().root;
-    let put = |name: &str, bytes: &[u8]| {
-        sys::fs::write_new(&store.path().join("refs").join(name), &[bytes], 0o400, &sys::fs::Syncs::new()).unwrap()
-    };
+    let put = |name: &str, bytes: &[u8]| drop(sys::fs::write_unsynced(&store.path().join("refs").join(name), &[bytes], 0o400).unwrap());
     put("empty", b"");
     put("renamed", &good);
     put("odd name", &good);

@@ -47,17 +47,21 @@ fn owns_a_server() {
 #[allow(unsafe_code, reason = "a signal handler is what this is about")]
 fn is_a_careful_host() {
     let Some(root) = argument() else { return };
+    // Before the counting begins: finding Postgres runs its programs as ordinary children.
+    let spec = spec_at(&root);
     // SAFETY: the handler makes one atomic addition.
     unsafe { libc::signal(libc::SIGCHLD, count as *const () as libc::sighandler_t) };
     let secret = std::fs::File::open(root.join("credentials.json")).unwrap();
     // SAFETY: duplicates an open descriptor without CLOEXEC, as careless hosts do.
     let leak = unsafe { libc::dup(secret.as_raw_fd()) };
     assert!(leak > 0);
-    let server = Server::start(&spec_at(&root), |_| Ok(()), &Control::silent()).unwrap();
+    let server = Server::start(&spec, |_| Ok(()), &Control::silent()).unwrap();
     let ServerStatus::Running { pid, keeper } = forklift::postgres::status(&root.join("run"), &root.join("data")).unwrap() else {
         panic!()
     };
     for process in [pid, keeper] {
+        // A Ctrl-C in the host's terminal reaches neither.
+        assert_ne!(session_of(process), session_of(std::process::id()));
         for entry in std::fs::read_dir(format!("/proc/{process}/fd")).unwrap() {
             let target = std::fs::read_link(entry.unwrap().path()).unwrap();
             assert!(!target.ends_with("credentials.json"), "{process} has {}", target.display());
@@ -77,6 +81,22 @@ fn the_host_sees_no_signal_no_zombie_and_passes_no_descriptor_on() {
     let output = child("server::host::is_a_careful_host", cluster.root()).wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("careful"), "{text}");
+}
+
+fn session_of(pid: u32) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    text.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(3).unwrap().to_owned()
+}
+
+#[test]
+fn a_bound_server_ends_with_its_handle() {
+    let mut cluster = Cluster::new();
+    cluster.spec.bound_to_owner = true;
+    let server = cluster.start().unwrap();
+    cluster.client().unwrap();
+    drop(server);
+    cluster.wait_until_stopped();
+    assert_eq!(std::fs::read(cluster.spec.data.join("global/pg_control")).unwrap()[16], 1);
 }
 
 /// The end of a server's owner; whether the server lives on.

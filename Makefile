@@ -1,0 +1,27 @@
+# What a newcomer needs: `make demo` shows the main job on a real Postgres, `make test` runs every suite.
+
+.PHONY: all build demo test lint clean
+
+all: build
+
+# The command line and the keeper beside it.
+build:
+	cargo build --package forklift --package forklift-cli
+
+# Both tables of the invoicing demo. INVOICE_AMOUNTS="50 125 40" are the amounts it starts from.
+demo:
+	python3 tests/setup.py demo
+	python3 tests/e2e/invoicing/demo --forklift target/debug/forklift
+
+# Every suite; ends with one line: N passed, N failed, N skipped.
+test:
+	python3 tests/run.py
+
+# What the lint suite of `make test` runs.
+lint:
+	cargo fmt --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --quiet
+
+clean:
+	rm -rf target .test bindings/node/forklift.node bindings/node/dist

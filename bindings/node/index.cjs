@@ -1,0 +1,4 @@
+'use strict'
+const native = require('./native.cjs')
+
+exports.version = native.version

@@ -1,0 +1,3 @@
+import native from './native.cjs'
+
+export const version = native.version
