@@ -50,8 +50,11 @@ fn ctrl_c_does_not_end_run_before_its_command() {
 fn a_request_to_terminate_ends_run_and_its_command() {
     let place = Place::new();
     let folder = files_only(&place);
-    let mut child =
-        place.command(&folder, &["project", "run", "sh", "-c", "echo ready; while [ -e a.txt ]; do sleep 0.05; done"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = place
+        .command(&folder, &["project", "run", "sh", "-c", "echo ready; while [ -e a.txt ]; do sleep 0.05; done"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("ready"));
     kill("TERM", child.id());
