@@ -89,10 +89,13 @@ fn copy(making: &Making, source: &Path, control: &Control) -> Result<()> {
 /// Debian keeps the configuration outside the data folder: what it says comes into the copy, without what names places.
 fn carry_configuration(source: &Path, data: &Path, warnings: &mut Vec<String>) -> Result<()> {
     let target = data.join("postgresql.conf");
-    if target.exists() {
-        return Ok(());
-    }
-    let found = outside_configuration(source);
+    let own = source.join("postgresql.conf");
+    let found = match (target.exists(), conf::leaves(&own, source)?) {
+        (true, false) => return Ok(()),
+        // What it includes from outside is made part of the copy's.
+        (true, true) => Some(own),
+        (false, _) => outside_configuration(source),
+    };
     let text = match &found {
         Some(file) => {
             let mut settings = conf::of_file(file)?;
