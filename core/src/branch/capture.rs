@@ -73,6 +73,28 @@ impl Branch {
         named(&self.record.name, self.take(session, mode, previous, control))
     }
 
+    /// Whether the current cluster is exactly what `reference` holds, by its mark; `false` in every doubt. Nothing is started or stopped.
+    ///
+    /// # Errors
+    /// `Busy` while another command works on the branch, `Sql`, `Io`.
+    pub fn unchanged_since(&self, reference: &Ref) -> Result<bool> {
+        named(&self.record.name, self.compare(reference))
+    }
+
+    fn compare(&self, reference: &Ref) -> Result<bool> {
+        let _lock = self.lock(Mode::Exclusive, &Control::silent())?;
+        let Some((_, captured)) = self.comparable(reference, &self.read_current()?) else { return Ok(false) };
+        let mark = match self.status()? {
+            ServerStatus::Stopped => postgres::mark_stopped(&self.data()?)?,
+            ServerStatus::Running { .. } => match self.attach()? {
+                Some(server) => postgres::mark_running(&server, Some(&captured.mark))?,
+                None => return Ok(false),
+            },
+            _ => return Ok(false),
+        };
+        Ok(captured.mark.same(&mark))
+    }
+
     fn take(&self, session: &Session, mode: CaptureMode, previous: Option<&Ref>, control: &Control) -> Result<ClusterCapture> {
         let _lock = self.lock(Mode::Exclusive, control)?;
         self.sweep_locked()?;

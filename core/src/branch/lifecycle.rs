@@ -169,7 +169,7 @@ impl Branch {
         }
     }
 
-    fn status(&self) -> Result<ServerStatus> {
+    pub(super) fn status(&self) -> Result<ServerStatus> {
         postgres::status(&self.folder.run(), &self.data()?)
     }
 

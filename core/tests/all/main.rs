@@ -14,6 +14,7 @@ mod branch;
 mod copying;
 mod mark;
 mod online;
+mod project;
 mod sequences;
 mod server;
 mod support;
