@@ -45,6 +45,13 @@ impl Environment {
         Self { variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }
     }
 
+    /// The same environment with this variable set, as by an option that stands for it.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
     /// One variable, where it is set and not empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&OsString> {

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::Branch;
 use super::facts::{self, CapturedCluster};
 use super::layout::{self, ClusterFolder, ClusterRecord, SCRATCH};
+use super::lifecycle::show;
 use super::shared::{PATIENCE, named};
+use super::{Branch, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, ClusterCache, ClusterFacts, CopyReport, Mark, Server, ServerStatus, StopMode, StoreSink, TreeSink};
@@ -100,6 +101,9 @@ impl Branch {
         let cluster = self.read_current()?;
         let status = self.settled_status(control)?;
         let server = self.attach()?;
+        if let Some(server) = &server {
+            show(server)?;
+        }
         let ran = !matches!(status, ServerStatus::Stopped);
         let bound = self.shared.is_bound(&self.record.id);
         let previous = previous.and_then(|reference| self.comparable(reference, &cluster));
@@ -118,6 +122,9 @@ impl Branch {
                 return Ok(unchanged(half, captured));
             }
         }
+        if server.is_some() {
+            space::for_capture(&self.data()?)?;
+        }
         let mut record: ClusterRecord = layout::load(&self.folder.cluster(&cluster).record())?;
         let facts = self.describe(server.as_ref(), &mut record)?;
         let taken = match server {
@@ -131,7 +138,9 @@ impl Branch {
             }
             Some(server) => match mode {
                 CaptureMode::Stopped => self.take_by_stopping(session, server, &cluster, bound, control)?,
-                CaptureMode::Auto if self.has_no_clients(&server)? => self.take_by_stopping(session, server, &cluster, bound, control)?,
+                CaptureMode::Auto if Self::has_no_clients(&server, control)? => {
+                    self.take_by_stopping(session, server, &cluster, bound, control)?
+                }
                 CaptureMode::Auto | CaptureMode::Online => self.take_online(session, &server, &cluster, control)?,
             },
         };
@@ -195,7 +204,8 @@ impl Branch {
     }
 
     /// Takes the public socket away and looks whether anybody is connected; whoever is gets the socket back at once.
-    fn has_no_clients(&self, server: &Server) -> Result<bool> {
+    fn has_no_clients(server: &Server, control: &Control) -> Result<bool> {
+        control.check()?;
         server.address().hide()?;
         std::thread::sleep(QUIET);
         let clients = server.clients();
@@ -226,7 +236,13 @@ impl Branch {
         let folder = self.folder.cluster(cluster);
         let scratch = self.folder.path().join(format!("{SCRATCH}{}", sys::id::sortable()?));
         // Made while the server still runs: a full disk is seen before anybody is cut.
-        let sink = TreeSink::new(&folder.data(), &scratch)?;
+        let sink = match TreeSink::new(&folder.data(), &scratch) {
+            Ok(sink) => sink,
+            Err(error) => {
+                show(&server)?;
+                return Err(error);
+            }
+        };
         let clone = sink.method() == Method::Reflink;
         let scratch = Scratch(scratch);
         let begin = Instant::now();

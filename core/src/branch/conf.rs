@@ -113,14 +113,18 @@ mod tests {
     use super::*;
 
     fn put(folder: &Path, name: &str, text: &str) {
-        std::fs::write(folder.join(name), text).unwrap();
+        sys::fs::replace(&folder.join(name), text.as_bytes(), 0o600, &sys::fs::Syncs::new()).unwrap();
     }
 
     #[test]
     fn lines_includes_and_quotes_are_read_as_postgres_reads_them() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("conf.d")).unwrap();
-        put(folder.path(), "postgresql.conf", "# a comment\nArchive_Mode = on # on\nwork_mem 8MB\ninclude_dir 'conf.d'\ninclude_if_exists = 'none.conf'\n");
+        put(
+            folder.path(),
+            "postgresql.conf",
+            "# a comment\nArchive_Mode = on # on\nwork_mem 8MB\ninclude_dir 'conf.d'\ninclude_if_exists = 'none.conf'\n",
+        );
         put(&folder.path().join("conf.d"), "a.conf", "archive_command = 'cp ''%p'' /x/%f'\nport = 1\n");
         put(&folder.path().join("conf.d"), ".hidden.conf", "port = 2\n");
         put(folder.path(), "postgresql.auto.conf", "port = '3'\n");

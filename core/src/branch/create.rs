@@ -74,14 +74,16 @@ fn fresh(shared: &Arc<Shared>, name: &str, seed: Seed<'_>, options: &CreateOptio
             return Err(invalid("the seed command is empty").hint("give a program, such as --seed 'psql -f schema.sql'"));
         }
         if !folder.is_dir() {
-            return Err(Error::new(ErrorKind::NotFound, format!("the seed's folder {} does not exist", folder.display())).with("path", folder.display()));
+            return Err(Error::new(ErrorKind::NotFound, format!("the seed's folder {} does not exist", folder.display()))
+                .with("path", folder.display()));
         }
     }
     let installation = postgres::choose(&shared.environment, options.major)?;
     let origin = if seed.is_some() { "seed" } else { "empty" };
     let making = Making::begin(shared, &plan(name, origin, &installation, options), control)?;
     let init = InitOptions::default();
-    let credentials = credentials(&init.superuser, options.user.as_deref().unwrap_or(DEFAULT), options.database.as_deref().unwrap_or(DEFAULT))?;
+    let credentials =
+        credentials(&init.superuser, options.user.as_deref().unwrap_or(DEFAULT), options.database.as_deref().unwrap_or(DEFAULT))?;
     initialise(&making, &installation, &init, control)?;
     let outside = |_: &Server| match seed {
         Some((command, folder)) => run_seed(&making, command, folder, &credentials, control),
@@ -152,8 +154,9 @@ fn run_seed(making: &Making, command: &[OsString], folder: &Path, credentials: &
         child.env_remove(variable);
     }
     let what = format!("the seed of branch {}", making.record.name);
-    program::run(&what, &mut child, making.folder.path(), &Streams::default(), control)
-        .map_err(|error| error.with("branch", &making.record.name).hint("nothing was left; make the seed succeed and create the branch again"))?;
+    program::run(&what, &mut child, making.folder.path(), &Streams::default(), control).map_err(|error| {
+        error.with("branch", &making.record.name).hint("nothing was left; make the seed succeed and create the branch again")
+    })?;
     Ok(())
 }
 

@@ -7,7 +7,8 @@ use super::conf;
 use super::create::{cluster_record, credentials, plan};
 use super::making::{Making, Plan};
 use super::shared::Shared;
-use super::{Branch, CreateOptions, settings};
+use super::{Branch, CreateOptions, layout, settings, space};
+use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, ClusterFacts, Credentials, Installation, Server, ServerStatus, Sql, TreeSink};
 use crate::progress::Control;
@@ -21,7 +22,9 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, source: &Path, options: &
     let source = source.canonicalize().map_err(|error| Error::io("open", source, error))?;
     let major = major_of(&source)?;
     if let Some(wanted) = options.major.filter(|wanted| *wanted != major) {
-        return Err(mismatch(&source, format!("is of Postgres {major}, not of {wanted}")).hint(format!("say {major}, or leave the version out")));
+        return Err(
+            mismatch(&source, format!("is of Postgres {major}, not of {wanted}")).hint(format!("say {major}, or leave the version out"))
+        );
     }
     let installation = postgres::choose(&shared.environment, Some(major))
         .map_err(|error| error.while_doing(format!("{} is of Postgres {major}", source.display())).with("path", source.display()))?;
@@ -76,6 +79,8 @@ fn refuse_running(data: &Path) -> Result<()> {
 fn copy(making: &Making, source: &Path, installation: &Installation, control: &Control) -> Result<String> {
     let data = making.cluster_folder().data();
     let mut sink = TreeSink::new(source, &data)?;
+    let needed = if sink.method() == Method::Copy { layout::bytes_on_disk(source) } else { 0 };
+    space::require(making.folder.path(), needed)?;
     postgres::copy_stopped(source, &mut sink, control)?;
     let run_as = making.shared.run_as()?;
     run_as.give(&data)?;
@@ -97,7 +102,8 @@ fn carry_configuration(source: &Path, data: &Path, warnings: &mut Vec<String>) -
             conf::write(&settings, &format!("carried from {}", file.display()))
         }
         None => {
-            warnings.push(format!("{} has no postgresql.conf and none was found for it: the copy runs with the defaults", source.display()));
+            warnings
+                .push(format!("{} has no postgresql.conf and none was found for it: the copy runs with the defaults", source.display()));
             conf::write(&conf::Settings::new(), "the source's configuration lay elsewhere and was not found")
         }
     };
@@ -129,12 +135,16 @@ fn adopt(making: &Making, superuser: &str, options: &CreateOptions, control: &Co
 
 /// The database that was asked for, else the first that is not a template (`postgres` only where there is no other), and its owner.
 fn find_database(server: &Server, options: &CreateOptions) -> Result<(String, String)> {
-    let mut session = server.connect("postgres")?;
+    let mut session = super::facts::session(server)?;
     let rows = session.rows(
         "select d.datname, r.rolname from pg_catalog.pg_database d join pg_catalog.pg_roles r on r.oid = d.datdba \
          where not d.datistemplate and d.datallowconn order by d.datname = 'postgres', d.oid",
     )?;
-    let all: Vec<(String, String)> = rows.into_iter().filter_map(|row| <[Option<String>; 2]>::try_from(row).ok()).filter_map(|[name, owner]| Some((name?, owner?))).collect();
+    let all: Vec<(String, String)> = rows
+        .into_iter()
+        .filter_map(|row| <[Option<String>; 2]>::try_from(row).ok())
+        .filter_map(|[name, owner]| Some((name?, owner?)))
+        .collect();
     let found = match &options.database {
         Some(wanted) => all.iter().find(|(name, _)| name == wanted),
         None => all.first(),
@@ -142,7 +152,8 @@ fn find_database(server: &Server, options: &CreateOptions) -> Result<(String, St
     let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
     let (database, owner) = found.cloned().ok_or_else(|| {
         let wanted = options.database.as_deref().unwrap_or("postgres");
-        Error::new(ErrorKind::NotFound, format!("the cluster has no database {wanted:?}; it has: {}", names.join(", "))).hint("name one of those")
+        Error::new(ErrorKind::NotFound, format!("the cluster has no database {wanted:?}; it has: {}", names.join(", ")))
+            .hint("name one of those")
     })?;
     // The owner must be able to log in to be the URL's role.
     let sql = format!("select rolcanlogin from pg_catalog.pg_roles where rolname = {}", Sql::literal(&owner));

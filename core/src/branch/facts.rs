@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{ClusterFacts, CopyReport, DatabaseLocale, Mark, Server};
+use crate::postgres::{ClusterFacts, CopyReport, DatabaseLocale, Mark, Server, Sql};
 use crate::store::Half;
 
 /// The facts of a cluster half.
@@ -33,13 +33,19 @@ pub(super) struct CapturedCluster {
 
 impl CapturedCluster {
     pub(super) fn of(half: &Half) -> Result<Self> {
-        serde_json::from_value(half.facts.clone())
-            .map_err(|source| Error::new(ErrorKind::Corrupt, format!("the checkpoint's facts about its cluster are not readable: {source}")))
+        serde_json::from_value(half.facts.clone()).map_err(|source| {
+            Error::new(ErrorKind::Corrupt, format!("the checkpoint's facts about its cluster are not readable: {source}"))
+        })
     }
 
     pub(super) fn to_value(&self) -> Result<serde_json::Value> {
         serde_json::to_value(self).map_err(|source| Error::new(ErrorKind::Internal, format!("cannot write the cluster's facts: {source}")))
     }
+}
+
+/// A session in a database that is always there: `postgres` may have been dropped.
+pub(super) fn session(server: &Server) -> Result<Sql> {
+    server.connect("postgres").or_else(|_| server.connect("template1"))
 }
 
 /// Fills in what only SQL knows, database by database; no session stays. A database that cannot be asked is left out.
@@ -53,11 +59,13 @@ pub(super) fn ask(server: &Server, facts: &mut ClusterFacts) -> Result<()> {
         _ => "coalesce(datlocale, datcollate)",
     };
     let sql = format!("select datname, datallowconn, {provider}, {locale}, datctype, {version} from pg_catalog.pg_database order by 1");
-    let rows = server.connect("postgres")?.rows(&sql)?;
+    let rows = session(server)?.rows(&sql)?;
     facts.locales.clear();
     facts.extensions.clear();
     for row in rows {
-        let Ok([Some(database), open, Some(provider), Some(locale), Some(ctype), version]) = <[Option<String>; 6]>::try_from(row) else { continue };
+        let Ok([Some(database), open, Some(provider), Some(locale), Some(ctype), version]) = <[Option<String>; 6]>::try_from(row) else {
+            continue;
+        };
         if open.as_deref() == Some("t")
             && let Ok(mut session) = server.connect(&database)
         {

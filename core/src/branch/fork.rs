@@ -12,7 +12,7 @@ use super::layout::{self, ClusterRecord};
 use super::making::{Making, Plan};
 use super::registry::records;
 use super::shared::Shared;
-use super::{Branch, cache, materialise, name, settings};
+use super::{Branch, cache, materialise, name, settings, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, ClusterFacts, ControlFile, Credentials, Installation, SequenceState, ServerStatus, TreeSink};
@@ -115,6 +115,7 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
     let known: Option<ClusterRecord> = layout::load_optional(&source.folder.cluster(&source.read_current()?).record())?;
     let of_source = source.credentials()?;
     let mut sink = TreeSink::new(&from, &data)?;
+    space::for_copy(&from, sink.method())?;
     let copy = match &server {
         Some(server) => postgres::copy_online(server, &mut sink, control)?,
         None => postgres::copy_stopped(&from, &mut sink, control)?,

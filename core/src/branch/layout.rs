@@ -19,6 +19,9 @@ pub(super) const DELETING: &str = ".deleting-";
 /// Start of the name of a clone that lives during one capture.
 pub(super) const SCRATCH: &str = "scratch-";
 
+/// Start of the name of a file that is about to have none.
+pub(super) const ANONYMOUS: &str = ".anonymous-";
+
 /// The folder of one branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Folder(PathBuf);
@@ -166,9 +169,12 @@ pub(super) fn load<T: DeserializeOwned>(path: &Path) -> Result<T> {
     };
     let Format { format } = serde_json::from_slice(&bytes).map_err(corrupt)?;
     if format != FORMAT {
-        return Err(Error::new(ErrorKind::UnsupportedFormat, format!("{} has format {format}, this forklift knows {FORMAT}", path.display()))
-            .with("path", path.display())
-            .hint("use the forklift that wrote it, or a newer one"));
+        return Err(Error::new(
+            ErrorKind::UnsupportedFormat,
+            format!("{} has format {format}, this forklift knows {FORMAT}", path.display()),
+        )
+        .with("path", path.display())
+        .hint("use the forklift that wrote it, or a newer one"));
     }
     serde_json::from_slice(&bytes).map_err(corrupt)
 }

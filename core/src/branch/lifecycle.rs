@@ -88,7 +88,7 @@ impl Branch {
     fn start_and_look(&self, options: StartOptions, control: &Control) -> Result<BranchInfo> {
         self.refuse_held()?;
         // A server that runs is found without waiting for a command that works on the branch.
-        if !matches!(self.status()?, ServerStatus::Running { .. }) {
+        if !matches!(self.status()?, ServerStatus::Running { .. }) || !self.record.address.is_public() {
             let _lock = self.lock(Mode::Exclusive, control)?;
             self.refuse_held()?;
             self.sweep_locked()?;
@@ -110,8 +110,8 @@ impl Branch {
 
     /// Starts it with the lock held; one that runs is left as it is. `prepare` is called before any client can connect.
     pub(super) fn start_locked(&self, bound: bool, prepare: impl FnOnce(&Server) -> Result<()>, control: &Control) -> Result<()> {
-        if self.attach()?.is_some() {
-            return Ok(());
+        if let Some(server) = self.attach()? {
+            return show(&server);
         }
         let data = self.data()?;
         // Of a cluster that has run, nothing but what a dead server left is removed.
@@ -176,4 +176,9 @@ impl Branch {
     pub(super) fn data(&self) -> Result<std::path::PathBuf> {
         Ok(self.folder.cluster(&self.read_current()?).data())
     }
+}
+
+/// Gives the public socket back that a capture took away and was killed over. The branch's lock is held.
+pub(super) fn show(server: &Server) -> Result<()> {
+    if server.address().is_public() { Ok(()) } else { server.address().publish() }
 }

@@ -139,6 +139,9 @@ impl Drop for Making {
             return;
         }
         // What cannot be removed now is removed when the store is opened next.
+        if !sweep::every_server_stopped(&self.folder, Some(&self.record.address)) {
+            return;
+        }
         let address = layout::remove_address(&self.record.address);
         let folder = sys::fs::remove_tree(self.folder.path());
         drop((address, folder));
@@ -183,5 +186,6 @@ fn new_address(shared: &Shared, id: &str, tcp: bool, taken: &[u16]) -> Result<Ad
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Err(Error::new(ErrorKind::Busy, "no free TCP port was found that no other branch has").hint("use the socket, or delete branches that have a port"))
+    Err(Error::new(ErrorKind::Busy, "no free TCP port was found that no other branch has")
+        .hint("use the socket, or delete branches that have a port"))
 }

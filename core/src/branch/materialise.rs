@@ -7,7 +7,7 @@ use super::layout::{self, ClusterFolder, ClusterRecord, Current, DELETING, FORMA
 use super::making::run_once;
 use super::registry::lock_registry;
 use super::shared::{Place, Shared, named};
-use super::{Branch, cache, write};
+use super::{Branch, cache, space, sweep, write};
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, Address, Installation, ServerStatus};
 use crate::progress::Control;
@@ -166,9 +166,13 @@ pub(super) fn fill(
     control: &Control,
 ) -> Result<Filled> {
     let warnings = captured.facts.check(installation)?;
-    let key = if keep_replication { format!("{checkpoint}-slots") } else { checkpoint.to_owned() };
-    let from_cache = cache::take(shared, &key, data, control)?;
+    let with_slots = format!("{checkpoint}-slots");
+    let key = if keep_replication { with_slots.clone() } else { checkpoint.to_owned() };
+    // Slots can be taken away from a clone, not added.
+    let from_cache = cache::take(shared, &key, data, control)? || (key != with_slots && cache::take(shared, &with_slots, data, control)?);
     if !from_cache {
+        let segments = 2 * u64::from(captured.facts.control.wal_segment_size);
+        space::require(data.parent().unwrap_or(data), half.bytes + segments)?;
         write::write(reader, half, captured.root_mode, data, control)?;
         if captured.report.mode == "online" {
             postgres::check_online_copy(data)?;
@@ -227,8 +231,8 @@ impl MakingCluster {
 
 impl Drop for MakingCluster {
     fn drop(&mut self) {
-        if !self.finished {
-            // What cannot be removed now is removed by the next command on the branch.
+        // What cannot be removed now is removed by the next command on the branch.
+        if !self.finished && sweep::stopped(&self.folder.run(), &self.folder.data(), Some(&self.address)) {
             let address = layout::remove_address(&self.address);
             let folder = sys::fs::remove_tree(self.folder.path());
             drop((address, folder));

@@ -61,7 +61,9 @@ pub(super) fn check_settings(branch: &str, settings: &[(String, String)], off: &
             return Err(refuse(format!("{name} is set by forklift itself")).hint(format!("leave {name} out")));
         }
         if off.contains(&lower.as_str()) {
-            return Err(refuse(format!("{name} stays off in a fork")).hint("keep the source's replication and archiving on request instead"));
+            return Err(
+                refuse(format!("{name} stays off in a fork")).hint("keep the source's replication and archiving on request instead")
+            );
         }
     }
     Ok(())

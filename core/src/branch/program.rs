@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::layout::ANONYMOUS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys;
@@ -30,7 +31,7 @@ pub(super) struct Streams<'a> {
 
 /// A file without a name in `folder`: gone with the last handle, also after a crash.
 pub(super) fn anonymous(folder: &Path) -> Result<File> {
-    let path = folder.join(format!(".anonymous-{}", sys::id::sortable()?));
+    let path = folder.join(format!("{ANONYMOUS}{}", sys::id::sortable()?));
     let file = sys::fs::create_new(&path, 0o600)?;
     sys::fs::remove_file(&path)?;
     Ok(file)
@@ -61,7 +62,8 @@ pub(super) fn run(what: &str, command: &mut Command, folder: &Path, streams: &St
     if status.success() {
         return Ok(tail);
     }
-    let last = tail.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it wrote nothing to its standard error").to_owned();
+    let last =
+        tail.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it wrote nothing to its standard error").to_owned();
     Err(Error::new(ErrorKind::Command, format!("{what} {}: {last}", ending(status))).with("program", program).with("stderr", tail))
 }
 
@@ -160,7 +162,10 @@ mod tests {
         let (logs, pid) = (folder.path().to_owned(), folder.path().join("pid"));
         let token = CancelToken::new();
         let control = Control::new(token.clone(), None);
-        let script = format!("trap '' TERM; (trap '' TERM; echo $$ > {0}.part; mv {0}.part {0}; while :; do sleep 0.05; done) & wait; while :; do sleep 0.05; done", pid.display());
+        let script = format!(
+            "trap '' TERM; (trap '' TERM; echo $$ > {0}.part; mv {0}.part {0}; while :; do sleep 0.05; done) & wait; while :; do sleep 0.05; done",
+            pid.display()
+        );
         let script = script.replace("$$", "$(exec sh -c 'echo $PPID')");
         let running = std::thread::spawn(move || run("the seed", &mut shell(&script), &logs, &Streams::default(), &control));
         while !pid.exists() {
@@ -168,7 +173,7 @@ mod tests {
         }
         token.cancel();
         assert_eq!(running.join().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
-        let child: u32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+        let child: u32 = String::from_utf8(sys::fs::read(&pid).unwrap()).unwrap().trim().parse().unwrap();
         while !is_zombie(child) {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -218,15 +218,20 @@ impl Branch {
         let mut hint = format!("delete what depends on {} first", self.record.name);
         if let Some(project) = own.project {
             dependents.push(format!("project {project}"));
-            hint = format!("a project's branch goes with its project: forklift project prune --yes in its place, once its worktree is gone; {hint}");
+            hint = format!(
+                "a project's branch goes with its project: forklift project prune --yes in its place, once its worktree is gone; {hint}"
+            );
         }
         if dependents.is_empty() {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::HasDependents, format!("branch {} cannot be deleted: {} depend on it", self.record.name, dependents.join(", ")))
-            .with("branch", &self.record.name)
-            .with("dependents", dependents.join(", "))
-            .hint(hint))
+        Err(Error::new(
+            ErrorKind::HasDependents,
+            format!("branch {} cannot be deleted: {} depend on it", self.record.name, dependents.join(", ")),
+        )
+        .with("branch", &self.record.name)
+        .with("dependents", dependents.join(", "))
+        .hint(hint))
     }
 
     /// The branch's own lock; fails where the branch was deleted meanwhile.

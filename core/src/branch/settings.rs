@@ -91,10 +91,11 @@ fn own_value(record: &BranchRecord, name: &str) -> Option<String> {
 pub(super) fn switched_off(data: &Path, server: Option<&Server>) -> Result<Vec<String>> {
     let mut found = of_settings(&conf::of_data(data)?);
     if let Some(server) = server {
-        let mut session = server.connect("postgres")?;
-        let names: Vec<String> = REACHING_OUT.iter().map(|(name, ..)| *name).chain(OUTSIDE.iter().map(|(name, _)| *name)).map(Sql::literal).collect();
+        let mut session = super::facts::session(server)?;
+        let names: Vec<String> =
+            REACHING_OUT.iter().map(|(name, ..)| *name).chain(OUTSIDE.iter().map(|(name, _)| *name)).map(Sql::literal).collect();
         let rows = session.rows(&format!("select name, setting from pg_settings where name in ({})", names.join(", ")))?;
-        let live: Settings = rows.into_iter().filter_map(|row| two(row)).collect();
+        let live: Settings = rows.into_iter().filter_map(two).collect();
         found.extend(of_settings(&live));
         let slots = session.rows("select slot_name from pg_replication_slots where not temporary order by 1")?;
         found.extend(slots.into_iter().flatten().flatten().map(|slot| format!("replication slot {slot}")));
@@ -114,7 +115,7 @@ pub(super) fn switched_off(data: &Path, server: Option<&Server>) -> Result<Vec<S
 
 /// Subscriptions that are enabled in the fork's catalog and have no worker there.
 pub(super) fn subscriptions(server: &Server) -> Result<Vec<String>> {
-    let rows = server.connect("postgres")?.rows("select subname from pg_catalog.pg_subscription where subenabled order by 1")?;
+    let rows = super::facts::session(server)?.rows("select subname from pg_catalog.pg_subscription where subenabled order by 1")?;
     Ok(rows.into_iter().flatten().flatten().map(|name| format!("subscription {name}")).collect())
 }
 
@@ -127,7 +128,9 @@ fn of_settings(settings: &Settings) -> Vec<String> {
     let on = |name: &str, value: &str| match name {
         // A plain server has these at their defaults; nothing outside hears of it.
         "max_logical_replication_workers" | "log_destination" => false,
-        "archive_mode" | "ssl" | "logging_collector" => !matches!(value.to_ascii_lowercase().as_str(), "off" | "false" | "no" | "0" | "f" | "n" | ""),
+        "archive_mode" | "ssl" | "logging_collector" => {
+            !matches!(value.to_ascii_lowercase().as_str(), "off" | "false" | "no" | "0" | "f" | "n" | "")
+        }
         // Shown where archiving is off.
         "archive_command" => !value.is_empty() && value != "(disabled)",
         _ => !value.is_empty(),

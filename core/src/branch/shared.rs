@@ -70,9 +70,8 @@ impl Shared {
         }
         let found = match Installation::at(bin, postgres::Origin::Explicit) {
             Ok(found) if found.version.major == version.major => found,
-            _ => postgres::choose(&self.environment, Some(version.major)).map_err(|error| {
-                error.while_doing(format!("Postgres {} in {} is not usable any more", version.major, bin.display()))
-            })?,
+            _ => postgres::choose(&self.environment, Some(version.major))
+                .map_err(|error| error.while_doing(format!("Postgres {} in {} is not usable any more", version.major, bin.display())))?,
         };
         lock(&self.installations).insert(bin.to_owned(), found.clone());
         Ok(found)

@@ -46,12 +46,17 @@ impl SourceUrl {
         for parameter in query.into_iter().flat_map(|query| query.split('&')).filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("password", given)) => password = Some(decode(given)?),
-                Some(("sslpassword", _)) => return Err(invalid("the source's URL holds an sslpassword").hint("use a key without one, or a password file")),
+                Some(("sslpassword", _)) => {
+                    return Err(invalid("the source's URL holds an sslpassword").hint("use a key without one, or a password file"));
+                }
                 _ => kept.push(parameter),
             }
         }
         let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
-        Ok(Self { without_password: format!("{scheme}{authority}{path}{query}"), password: password.filter(|password| !password.is_empty()) })
+        Ok(Self {
+            without_password: format!("{scheme}{authority}{path}{query}"),
+            password: password.filter(|password| !password.is_empty()),
+        })
     }
 
     /// For messages.
@@ -99,7 +104,8 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_refused_without_repeating_it() {
-        for bad in ["host=x password=secret", "mysql://secret@h", "postgresql://u:se%zzcret@h", "postgresql://u:secret@h?sslpassword=x", ""] {
+        for bad in ["host=x password=secret", "mysql://secret@h", "postgresql://u:se%zzcret@h", "postgresql://u:secret@h?sslpassword=x", ""]
+        {
             let error = SourceUrl::parse(bad).unwrap_err();
             assert!(!error.message().contains("secret"), "{error}");
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::layout::{self, ClusterFolder, DELETING, Folder, MAKING, SCRATCH};
+use super::layout::{self, ANONYMOUS, ClusterFolder, DELETING, Folder, MAKING, SCRATCH};
 use super::registry::lock_registry;
 use super::shared::{PATIENCE, Shared};
 use super::{Branch, BranchRecord};
@@ -15,7 +15,10 @@ use crate::sys::lock::{Lock, Mode};
 /// At every open: half-made branches of dead makers, and removals that were cut short.
 pub(super) fn leftovers(shared: &Shared) -> Result<()> {
     let Ok(names) = sys::fs::names(&shared.root) else { return Ok(()) };
-    let any = names.iter().filter_map(|name| name.to_str()).any(|name| name.starts_with(MAKING) || name.starts_with(DELETING));
+    let any = names
+        .iter()
+        .filter_map(|name| name.to_str())
+        .any(|name| name.starts_with(MAKING) || name.starts_with(DELETING) || name.starts_with(ANONYMOUS));
     if !any {
         return Ok(());
     }
@@ -26,8 +29,12 @@ pub(super) fn leftovers(shared: &Shared) -> Result<()> {
         Err(error) => return Err(error),
     }
     for name in sys::fs::names(&shared.root)? {
-        if name.to_str().is_some_and(|name| name.starts_with(DELETING)) {
-            remove_deleted(&shared.root.join(name));
+        let path = shared.root.join(&name);
+        match name.to_str() {
+            Some(name) if name.starts_with(DELETING) => remove_deleted(&path),
+            // Its maker, if it lives, removes the name itself in the next moment.
+            Some(name) if name.starts_with(ANONYMOUS) => sys::fs::remove_file(&path)?,
+            _ => {}
         }
     }
     Ok(())
@@ -66,7 +73,7 @@ fn remove_deleted(doomed: &Path) {
     drop(removed);
 }
 
-fn every_server_stopped(folder: &Folder, address: Option<&Address>) -> bool {
+pub(super) fn every_server_stopped(folder: &Folder, address: Option<&Address>) -> bool {
     let Ok(clusters) = sys::fs::names(&folder.clusters()) else { return true };
     clusters.iter().all(|name| {
         let cluster = ClusterFolder(folder.clusters().join(name));
@@ -75,7 +82,7 @@ fn every_server_stopped(folder: &Folder, address: Option<&Address>) -> bool {
 }
 
 /// Whether no process has the data folder of a dead maker; one that still runs (its keeper is about to stop it) is stopped.
-fn stopped(run: &Path, data: &Path, address: Option<&Address>) -> bool {
+pub(super) fn stopped(run: &Path, data: &Path, address: Option<&Address>) -> bool {
     if !data.exists() {
         return true;
     }
@@ -127,9 +134,12 @@ impl Branch {
         };
         let address: Option<Address> = sys::fs::read_optional(&cluster.address())?.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if !stopped(&cluster.run(), &cluster.data(), address.as_ref()) {
-            return Err(Error::new(ErrorKind::Busy, format!("a server of the unfinished cluster {} does not end", cluster.path().display()))
-                .with("path", cluster.path().display())
-                .hint("end that server and try again"));
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!("a server of the unfinished cluster {} does not end", cluster.path().display()),
+            )
+            .with("path", cluster.path().display())
+            .hint("end that server and try again"));
         }
         if let Some(address) = address {
             layout::remove_address(&address)?;

@@ -42,7 +42,18 @@ struct Shape {
 }
 
 /// Of the environment's variables for libpq, those that would lead our programs elsewhere.
-const REMOVED: &[&str] = &["PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGSERVICE", "PGSERVICEFILE", "PGOPTIONS", "PGCLIENTENCODING"];
+const REMOVED: &[&str] = &[
+    "PGHOST",
+    "PGHOSTADDR",
+    "PGPORT",
+    "PGDATABASE",
+    "PGUSER",
+    "PGPASSWORD",
+    "PGSERVICE",
+    "PGSERVICEFILE",
+    "PGOPTIONS",
+    "PGCLIENTENCODING",
+];
 
 pub(super) fn create(shared: &Arc<Shared>, name: &str, url: &str, options: &CreateOptions, control: &Control) -> Result<Branch> {
     let url = SourceUrl::parse(url)?;
@@ -52,7 +63,12 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, url: &str, options: &Crea
     if !missing.is_empty() {
         return Err(Error::new(
             ErrorKind::PostgresMismatch,
-            format!("the source uses extensions that Postgres {} in {} lacks: {}", installation.version, installation.bin.display(), missing.join(", ")),
+            format!(
+                "the source uses extensions that Postgres {} in {} lacks: {}",
+                installation.version,
+                installation.bin.display(),
+                missing.join(", ")
+            ),
         )
         .with("extensions", missing.join(", "))
         .hint("install their packages for this Postgres and try again"));
@@ -101,8 +117,9 @@ fn ask(shared: &Shared, url: SourceUrl, options: &CreateOptions, control: &Contr
         let output = program::anonymous(&shared.root)?;
         let mut command = client(&installation, "psql", url.password.as_deref())?;
         command.args(["-X", "-A", "-t", "-w", "-F", SEPARATOR, "-v", "ON_ERROR_STOP=1", "-c", sql, "-d"]).arg(&url.without_password);
-        program::run("psql", &mut command, &shared.root, &Streams { output: Some(&output), input: None }, control)
-            .map_err(|error| error.while_doing(format!("ask {}", url.shown())).hint("check the URL, its password and that the server runs"))?;
+        program::run("psql", &mut command, &shared.root, &Streams { output: Some(&output), input: None }, control).map_err(|error| {
+            error.while_doing(format!("ask {}", url.shown())).hint("check the URL, its password and that the server runs")
+        })?;
         Ok(program::content(&output)?.lines().map(str::to_owned).collect())
     };
     let facts = query(
@@ -124,9 +141,10 @@ fn ask(shared: &Shared, url: SourceUrl, options: &CreateOptions, control: &Contr
          left join pg_catalog.pg_roles r on r.oid = s.setrole cross join unnest(s.setconfig) as one \
          where s.setdatabase = (select oid from pg_catalog.pg_database where datname = current_database())",
     )?;
-    let settings = settings.iter().filter_map(|line| line.split_once(SEPARATOR)).filter_map(|(role, hex)| {
-        Some(((!role.is_empty()).then(|| role.to_owned()), unhex(hex)?))
-    });
+    let settings = settings
+        .iter()
+        .filter_map(|line| line.split_once(SEPARATOR))
+        .filter_map(|(role, hex)| Some(((!role.is_empty()).then(|| role.to_owned()), unhex(hex)?)));
     let (settings, shape) = (settings.collect(), Shape { owner, encoding, collate, ctype });
     Ok(Source { url, major: number / 10000, database, user, superuser, extensions, shape, settings })
 }
@@ -137,7 +155,10 @@ fn unhex(text: &str) -> Option<String> {
 }
 
 fn with_clients(shared: &Shared) -> Option<Installation> {
-    postgres::find(&shared.environment).0.into_iter().find(|one| ["psql", "pg_dump", "pg_dumpall", "pg_restore"].iter().all(|name| one.program(name).is_ok()))
+    postgres::find(&shared.environment)
+        .0
+        .into_iter()
+        .find(|one| ["psql", "pg_dump", "pg_dumpall", "pg_restore"].iter().all(|name| one.program(name).is_ok()))
 }
 
 /// One of the source's major version, else the next newer one.
@@ -189,7 +210,10 @@ impl Transfer<'_> {
             Ok(_) => Some(roles),
             Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
             Err(error) => {
-                warnings.push(format!("the roles of the source could not be read ({error}); everything belongs to {}", self.credentials.url.name));
+                warnings.push(format!(
+                    "the roles of the source could not be read ({error}); everything belongs to {}",
+                    self.credentials.url.name
+                ));
                 None
             }
         };
@@ -209,7 +233,11 @@ impl Transfer<'_> {
             psql.args(["-X", "-q", "-d", "postgres"]);
             let said = program::run("psql", &mut psql, folder, &Streams { input: Some(roles), output: None }, control)?;
             // Our superuser has the name of the source's, and the URL's role may be there.
-            warnings.extend(said.lines().filter(|line| line.contains("ERROR:") && !line.contains("already exists")).map(|line| format!("roles: {line}")));
+            warnings.extend(
+                said.lines()
+                    .filter(|line| line.contains("ERROR:") && !line.contains("already exists"))
+                    .map(|line| format!("roles: {line}")),
+            );
         }
         ensure_role(&mut server.connect("postgres")?, &self.credentials.url.name)?;
         self.make_database(server)?;
@@ -232,7 +260,9 @@ impl Transfer<'_> {
             // These are lists, quoted part by part already.
             let value = if LISTS.contains(&name) { value.to_owned() } else { Sql::literal(value) };
             let quoted: Vec<String> = name.split('.').map(Sql::identifier).collect();
-            let of = role.as_ref().map_or_else(|| format!("database {database}"), |role| format!("role {} in database {database}", Sql::identifier(role)));
+            let of = role
+                .as_ref()
+                .map_or_else(|| format!("database {database}"), |role| format!("role {} in database {database}", Sql::identifier(role)));
             if let Err(error) = session.run(&format!("alter {of} set {} to {value}", quoted.join("."))) {
                 warnings.push(format!("the setting {name} of database {} was not taken over: {error}", self.credentials.database));
             }

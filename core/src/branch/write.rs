@@ -6,8 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Control, Unit};
 use crate::store::{ChunkId, ChunkRef, Entry, EntryKind, Half, Reader};
@@ -59,7 +57,8 @@ pub(super) fn write(reader: &Reader, half: &Half, root_mode: u32, data: &Path, c
 
 fn write_files(reader: &Reader, entries: &[Entry], data: &Path, control: &Control) -> Result<u64> {
     control.check()?;
-    entries.par_iter().map(|entry| control.check().and_then(|()| write_file(reader, entry, data))).sum()
+    let written = sys::parallel::map(entries, |entry| control.check().and_then(|()| write_file(reader, entry, data)))?;
+    Ok(written.into_iter().sum())
 }
 
 fn write_file(reader: &Reader, entry: &Entry, data: &Path) -> Result<u64> {

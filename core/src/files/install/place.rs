@@ -265,3 +265,36 @@ fn overwrite(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -
     work.syncs.file(&there, &full)?;
     rustix::fs::unlinkat(parent, ready, AtFlags::empty()).map_err(failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::tests::{Lab, get, put};
+    use crate::progress::Control;
+
+    #[test]
+    fn where_nothing_can_be_exchanged_two_renames_lose_nothing() {
+        let mut lab = Lab::new();
+        for path in ["saved", "edited"] {
+            lab.write(path, "checkpoint");
+        }
+        let target = lab.capture();
+        for path in ["saved", "edited"] {
+            lab.write(path, "agent");
+        }
+        let safety = lab.capture();
+        lab.write("edited", "human");
+        let (reader, scope, folders, control) = (lab.reader(), lab.scope_of(&target), lab.folders(), Control::silent());
+        let request = lab.request(&reader, &scope, &target, &safety, &folders);
+        let mut work = Work::new(&request, &control).expect("work");
+        for path in ["saved", "edited"] {
+            put(&lab.at("ready"), b"checkpoint");
+            let parent = work.root.parent(path.as_bytes()).expect("folder");
+            assert!(exchange_in_steps(&mut work, &parent, b"ready", path.as_bytes()).expect("exchange"));
+            assert_eq!(get(&lab.at(path)), b"checkpoint");
+        }
+        assert_eq!(get(&lab.kept().join("edited")), b"human");
+        assert!(!lab.kept().join("saved").exists());
+        assert_eq!(lab.listing().len(), 2);
+    }
+}

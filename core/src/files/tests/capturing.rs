@@ -59,7 +59,7 @@ fn an_unchanged_tree_opens_no_file_and_gives_the_same_root() {
 fn a_same_size_edit_in_the_same_tick_is_never_missed() {
     let mut lab = Lab::new();
     lab.write("file", "00000000");
-    for round in 0..80_u32 {
+    for round in 0..40_u32 {
         let content = format!("{round:08}");
         lab.write("file", &content);
         let captured = lab.capture();

@@ -9,7 +9,8 @@ use super::{Place, client, commit, rows, run, silent, start, stop, value};
 #[test]
 fn a_captured_cluster_comes_back_with_its_rows_and_the_same_url() {
     let place = Place::new();
-    let branch = place.running("main", "create table t (id bigserial primary key, x int); insert into t (x) select generate_series(1, 1000)");
+    let branch =
+        place.running("main", "create table t (id bigserial primary key, x int); insert into t (x) select generate_series(1, 1000)");
     run(&branch, "create unlogged table quick as select 1 as y");
     let url = branch.url(UrlForm::Socket).unwrap();
     let sequence = "select last_value, is_called from t_id_seq";
@@ -36,9 +37,7 @@ fn a_captured_cluster_comes_back_with_its_rows_and_the_same_url() {
     drop(held);
     let changed = rows(&branch, "select count(*), sum(x) from t");
     let session = place.store.session(&silent()).unwrap();
-    super::super::support::wait_for("the client to be gone", || {
-        branch.server().unwrap().unwrap().clients().unwrap() == 0
-    });
+    super::super::support::wait_for("the client to be gone", || branch.server().unwrap().unwrap().clients().unwrap() == 0);
     let capture = branch.capture(&session, CaptureMode::Auto, Some(&first), &silent()).unwrap();
     assert_eq!(capture.mode, "stopped");
     assert!(capture.unlogged.is_empty());
@@ -48,10 +47,13 @@ fn a_captured_cluster_comes_back_with_its_rows_and_the_same_url() {
     assert_eq!(branch.capture(&session, CaptureMode::Auto, Some(&second), &silent()).unwrap().mode, "unchanged");
     drop(session);
 
-    for (checkpoint, expected) in [(&first, &before.0), (&second, &changed), (&first, &before.0)] {
+    // Ready clusters are kept where clones cost nothing.
+    let reflink = forklift::clone::choose(place.path(), place.path()).unwrap().shares_blocks();
+    for (checkpoint, expected, cached) in [(&first, &before.0, false), (&second, &changed, false), (&first, &before.0, reflink)] {
         let reader = place.store.reader(&silent()).unwrap();
         let old = branch.current().unwrap();
         let prepared = branch.materialise(&reader, &checkpoint.id, checkpoint.cluster.as_ref().unwrap(), &silent()).unwrap();
+        assert_eq!(prepared.from_cache, cached);
         // The current one still runs beside it, and cannot be replaced under its server.
         start(&branch);
         assert_eq!(branch.select(&prepared.id).unwrap_err().kind(), ErrorKind::Busy);
@@ -76,11 +78,31 @@ fn a_captured_cluster_comes_back_with_its_rows_and_the_same_url() {
     assert_eq!(value(&branch, "insert into t (x) values (1) returning id"), "1001");
 
     let (fork, report) = place.branches.fork("fork", &ForkFrom::Checkpoint(second.id.clone()), &ForkOptions::default(), &silent()).unwrap();
-    assert!(["checkpoint", "cache"].contains(&report.mode.as_str()));
+    assert_eq!(report.mode, if reflink { "cache" } else { "checkpoint" });
     start(&fork);
     assert_eq!(rows(&fork, "select count(*), sum(x) from t"), changed);
     assert_eq!(value(&fork, "select count(*) from quick"), "1");
     assert_eq!(fork.info().unwrap().parent.as_deref(), Some("main"));
+}
+
+#[test]
+fn all_of_it_works_under_an_account_where_namespaces_are_refused() {
+    let place = Place::without_namespaces();
+    let branch = place.running("main", "create table t as select generate_series(1, 10) as x");
+    let session = place.store.session(&silent()).unwrap();
+    let capture = branch.capture(&session, CaptureMode::Stopped, None, &silent()).unwrap();
+    let checkpoint = commit(session, &branch, capture.half);
+    run(&branch, "delete from t");
+    let reader = place.store.reader(&silent()).unwrap();
+    let prepared = branch.materialise(&reader, &checkpoint.id, checkpoint.cluster.as_ref().unwrap(), &silent()).unwrap();
+    let (fork, _) = place.branches.fork("fork", &ForkFrom::Branch("main".to_owned()), &ForkOptions::default(), &silent()).unwrap();
+    stop(&branch);
+    branch.select(&prepared.id).unwrap();
+    start(&branch);
+    start(&fork);
+    assert_eq!([value(&branch, "select count(*) from t"), value(&fork, "select count(*) from t")], ["10", "0"]);
+    stop(&fork);
+    place.branches.delete("fork", &silent()).unwrap();
 }
 
 #[test]

@@ -17,7 +17,8 @@ fn shell(place: &Place, script: &str) -> Origin {
 #[test]
 fn an_empty_branch_has_its_role_and_database_and_is_stopped() {
     let place = Place::new();
-    let options = CreateOptions { database: Some("shop".to_owned()), user: Some("Keeper \"x\"".to_owned()), tcp: true, ..CreateOptions::default() };
+    let options =
+        CreateOptions { database: Some("shop".to_owned()), user: Some("Keeper \"x\"".to_owned()), tcp: true, ..CreateOptions::default() };
     let branch = place.branches.create("main", &Origin::Empty, &options, &silent()).unwrap();
     let info = branch.info().unwrap();
     assert_eq!((info.name.as_str(), info.origin.as_str(), info.state), ("main", "empty", ServerState::Stopped));
@@ -46,9 +47,13 @@ fn a_seed_fills_the_branch_and_its_failure_leaves_none() {
     start(&branch);
     assert_eq!(value(&branch, "select x from t"), "7");
 
-    let error = place.branches.create("bad", &shell(&place, "echo no such luck >&2; exit 3"), &CreateOptions::default(), &silent()).unwrap_err();
+    let error =
+        place.branches.create("bad", &shell(&place, "echo no such luck >&2; exit 3"), &CreateOptions::default(), &silent()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Command);
-    assert!(error.message().contains("bad") && error.message().contains("exit code 3") && error.message().contains("no such luck"), "{error}");
+    assert!(
+        error.message().contains("bad") && error.message().contains("exit code 3") && error.message().contains("no such luck"),
+        "{error}"
+    );
     let missing = Origin::Seed { command: vec!["/no/such/program".into()], folder: place.path().to_owned() };
     let error = place.branches.create("bad", &missing, &CreateOptions::default(), &silent()).unwrap_err();
     assert!(error.message().contains("/no/such/program"), "{error}");
@@ -57,7 +62,8 @@ fn a_seed_fills_the_branch_and_its_failure_leaves_none() {
     let marker = place.path().join("started");
     let waiting = shell(&place, "touch started; while :; do sleep 0.05; done");
     let cancelled = std::thread::scope(|scope| {
-        let creating = scope.spawn(|| place.branches.create("slow", &waiting, &CreateOptions::default(), &Control::new(token.clone(), None)));
+        let creating =
+            scope.spawn(|| place.branches.create("slow", &waiting, &CreateOptions::default(), &Control::new(token.clone(), None)));
         wait_for("the seed", || marker.exists());
         token.cancel();
         creating.join().unwrap()
@@ -109,7 +115,8 @@ fn a_stopped_data_folder_is_copied_with_its_tablespace_and_never_touched() {
     stop(&branch);
     assert_eq!(digest(&cluster.spec.data), before);
 
-    let error = place.branches.create("other", &Origin::DataDir(place.path().to_owned()), &CreateOptions::default(), &silent()).unwrap_err();
+    let error =
+        place.branches.create("other", &Origin::DataDir(place.path().to_owned()), &CreateOptions::default(), &silent()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.message().contains("PG_VERSION") && error.message().contains("other"), "{error}");
 }

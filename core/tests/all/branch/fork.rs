@@ -19,7 +19,8 @@ fn a_fork_of_a_busy_server_is_consistent_and_cuts_nobody() {
     let made = program(&source, "pgbench").args(["-i", "-q", "-s", "1"]).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let held = client(&source);
-    let load = program(&source, "pgbench").args(["-c", "4", "-T", "4", "-n"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let load =
+        program(&source, "pgbench").args(["-c", "4", "-T", "4", "-n"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the load", || value(&source, "select count(*) > 20 from pgbench_history") == "t");
     let (fork, report) = place.branches.fork("fork", &of("main"), &ForkOptions::default(), &silent()).unwrap();
     assert_eq!(report.mode, "online");
@@ -51,7 +52,8 @@ fn a_fork_of_a_stopped_branch_and_a_fork_of_that_keep_rows_roles_and_extensions(
          create table t (id serial primary key); insert into t default values; insert into t default values",
     );
     stop(&main);
-    let (first, report) = place.branches.fork("first", &of("main"), &ForkOptions { tcp: true, ..ForkOptions::default() }, &silent()).unwrap();
+    let (first, report) =
+        place.branches.fork("first", &of("main"), &ForkOptions { tcp: true, ..ForkOptions::default() }, &silent()).unwrap();
     assert_eq!((report.mode.as_str(), report.unlogged.len()), ("stopped", 0));
     start(&first);
     run(&first, "insert into t default values");
@@ -77,16 +79,16 @@ fn archiving_slots_subscriptions_and_prepared_transactions_of_the_source() {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(&archive, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    let settings = [
-        ("wal_level", "logical".to_owned()),
-        ("archive_mode", "on".to_owned()),
-        ("archive_command", format!("cp %p {}/%f-$PPID", archive.display())),
-        ("max_prepared_transactions", "5".to_owned()),
-        ("max_connections", "120".to_owned()),
-    ];
+    let settings =
+        [("wal_level", "logical".to_owned()), ("max_prepared_transactions", "5".to_owned()), ("max_connections", "120".to_owned())];
     let settings = settings.map(|(name, value)| (name.to_owned(), value)).to_vec();
     let options = CreateOptions { settings, ..CreateOptions::default() };
     let main = place.branches.create("main", &Origin::Empty, &options, &silent()).unwrap();
+    start(&main);
+    // In its files, which the fork has too.
+    run(&main, "alter system set archive_mode = on");
+    run(&main, &format!("alter system set archive_command = 'cp %p {}/%f-$PPID'", archive.display()));
+    stop(&main);
     start(&main);
     run(&main, "create table t (x int); select pg_create_physical_replication_slot('standby', true)");
     run(&main, "select pg_create_logical_replication_slot('decoder', 'pgoutput')");

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod crash;
 mod create;
+mod faults;
 mod fork;
 mod registry;
 
@@ -25,11 +26,29 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
+        Self::with(&environment())
+    }
+
+    /// With servers under an account, as where namespaces are refused; as the caller where that is not root.
+    pub(crate) fn without_namespaces() -> Self {
+        let keeper = env!("CARGO_BIN_EXE_forklift-keeper");
+        Self::with(&Environment::of([("PATH", "/usr/bin:/bin"), ("FORKLIFT_KEEPER", keeper), ("FORKLIFT_NO_USER_NAMESPACE", "1")]))
+    }
+
+    /// In a folder of this one.
+    pub(crate) fn below(folder: &Path) -> Self {
+        Self::at(tempfile::tempdir_in(folder).unwrap(), &environment())
+    }
+
+    fn with(environment: &Environment) -> Self {
+        Self::at(tempfile::tempdir().unwrap(), environment)
+    }
+
+    fn at(folder: tempfile::TempDir, environment: &Environment) -> Self {
         use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
         let store = Store::open_or_create(&folder.path().join("store")).unwrap();
-        let branches = Branches::open(&store, &environment()).unwrap();
+        let branches = Branches::open(&store, environment).unwrap();
         Self { folder, store, branches }
     }
 
