@@ -1,5 +1,6 @@
 //! Projects with a database: files and rows captured, put back and recovered together, with real servers and processes.
 
+mod busy;
 mod crash;
 mod inside;
 mod pair;
