@@ -4,6 +4,7 @@ mod broken_off;
 mod busy;
 mod clients;
 mod crash;
+mod full;
 mod inside;
 mod pair;
 mod refused;
@@ -51,7 +52,11 @@ impl World {
 
     /// With one worktree `work`, bound to a branch of its own.
     pub(crate) fn with_project() -> (Self, Project) {
-        let world = Self::new();
+        Self::new().bound()
+    }
+
+    fn bound(self) -> (Self, Project) {
+        let world = self;
         write(&world.path("work/app.py"), "version = 1\n");
         write(&world.path("work/lib/util.py"), "one\n");
         let (project, report) = world.setup("work", &[]).unwrap();
