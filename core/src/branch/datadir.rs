@@ -7,7 +7,7 @@ use super::conf;
 use super::create::{cluster_record, credentials, plan};
 use super::making::{Making, Plan};
 use super::shared::Shared;
-use super::{Branch, CreateOptions, layout, settings, space};
+use super::{Branch, CreateOptions, layout, libraries, settings, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, ClusterFacts, Credentials, Server, ServerStatus, Sql, TreeSink};
@@ -28,23 +28,36 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, source: &Path, options: &
     }
     let installation = postgres::choose(&shared.environment, Some(major))
         .map_err(|error| error.while_doing(format!("{} is of Postgres {major}", source.display())).with("path", source.display()))?;
+    if shared.environment.get("FORKLIFT_POSTGRES").is_some() && installation.origin != postgres::Origin::Explicit {
+        return Err(other_installation(shared, &source, major));
+    }
     refuse_running(&source)?;
     let mut warnings = ClusterFacts::of_files(&source, &installation)?.check(&installation)?;
+    libraries::check(&configuration_of(&source)?, &installation)?;
     let plan = Plan { fork: true, ..plan(name, "datadir", &installation, options) };
     let making = Making::begin(shared, &plan, control)?;
     let data = making.cluster_folder().data();
     copy(&making, &source, control)?;
     carry_configuration(&source, &data, &mut warnings)?;
+    fit_to_machine(&data, &mut warnings)?;
+    // Slots and signal files are not copied.
+    let mut off = [settings::switched_off(&data, None)?, settings::switched_off(&source, None)?].concat();
+    off.sort();
+    off.dedup();
+    // Before the first look into it: a standby's signal file would keep the single-user backend from running.
+    postgres::prepare_copy(&data, false)?;
     let run_as = shared.run_as()?;
     run_as.give(&data)?;
     let superuser = postgres::bootstrap_superuser(&installation, run_as, &data)?;
-    let off = settings::switched_off(&data, None)?;
-    postgres::prepare_copy(&data, false)?;
     run_as.give(&data)?;
+    let (credentials, found) = adopt(&making, &superuser, options, control)?;
+    off.extend(found.subscriptions);
     if !off.is_empty() {
         warnings.push(format!("switched off in it: {}", off.join(", ")));
     }
-    let credentials = adopt(&making, &superuser, options, control)?;
+    if !found.prepared.is_empty() {
+        warnings.push(format!("it still holds prepared transactions: {}", found.prepared.join(", ")));
+    }
     let record = cluster_record(&making, "datadir")?;
     making.finish(&credentials, &record, warnings)
 }
@@ -62,6 +75,13 @@ fn major_of(data: &Path) -> Result<u32> {
 
 fn mismatch(data: &Path, why: String) -> Error {
     Error::new(ErrorKind::PostgresMismatch, format!("{} {why}", data.display())).with("path", data.display())
+}
+
+fn other_installation(shared: &Shared, data: &Path, major: u32) -> Error {
+    let named = postgres::find(&shared.environment).0.into_iter().find(|one| one.origin == postgres::Origin::Explicit);
+    let named = named.map_or_else(|| "another".to_owned(), |one| format!("{} in {}", one.version, one.bin.display()));
+    mismatch(data, format!("is of Postgres {major}, and the installation that was named is {named}"))
+        .hint(format!("name an installation of Postgres {major}, or none"))
 }
 
 fn refuse_running(data: &Path) -> Result<()> {
@@ -112,6 +132,46 @@ fn carry_configuration(source: &Path, data: &Path, warnings: &mut Vec<String>) -
     sys::fs::replace(&target, text.as_bytes(), 0o600, &Syncs::new())
 }
 
+/// What the source is configured with, wherever its file lies.
+fn configuration_of(source: &Path) -> Result<conf::Settings> {
+    let mut settings = conf::Settings::new();
+    if !source.join("postgresql.conf").exists()
+        && let Some(file) = outside_configuration(source)
+    {
+        settings = conf::of_file(&file)?;
+    }
+    settings.extend(conf::of_data(source)?);
+    Ok(settings)
+}
+
+/// Settings of the configuration alone that name a locale. Those that this machine does not know keep a server from starting even
+/// where its command line says another, so the copy's own files say `C`: the last line wins.
+fn fit_to_machine(data: &Path, warnings: &mut Vec<String>) -> Result<()> {
+    const LOCALES: &[&str] = &["lc_messages", "lc_monetary", "lc_numeric", "lc_time"];
+    let configured = conf::of_data(data)?;
+    let mut lines = String::new();
+    for (name, value) in LOCALES.iter().filter_map(|name| configured.get_key_value(*name)) {
+        if !sys::locale::exists(value) {
+            lines.push_str(&format!("{name} = 'C'\n"));
+            warnings.push(format!("{name} is C in it, as this machine does not have the source's locale {value:?}"));
+        }
+    }
+    if configured.get("huge_pages").is_some_and(|value| settings::insists(value)) {
+        lines.push_str("huge_pages = 'try'\n");
+        warnings.push("huge_pages is \"try\" in it, as a copy must not need those of its source".to_owned());
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let file = data.join("postgresql.auto.conf");
+    let mut text = sys::fs::read_optional(&file)?.unwrap_or_default();
+    if text.last().is_some_and(|last| *last != b'\n') {
+        text.push(b'\n');
+    }
+    text.extend_from_slice(lines.as_bytes());
+    sys::fs::replace(&file, &text, 0o600, &Syncs::new())
+}
+
 fn outside_configuration(source: &Path) -> Option<PathBuf> {
     let started_with = sys::fs::read_optional(&source.join("postmaster.opts")).ok().flatten().unwrap_or_default();
     let started_with = String::from_utf8_lossy(&started_with).into_owned();
@@ -124,15 +184,25 @@ fn outside_configuration(source: &Path) -> Option<PathBuf> {
     named.map(PathBuf::from).filter(|file| file.is_file()).or_else(|| debian().filter(|file| file.is_file()))
 }
 
+/// What only the running copy says of itself.
+struct Found {
+    prepared: Vec<String>,
+    subscriptions: Vec<String>,
+}
+
 /// Finds the database and role of the URL in the running copy, which decides what the credentials are.
-fn adopt(making: &Making, superuser: &str, options: &CreateOptions, control: &Control) -> Result<Credentials> {
+fn adopt(making: &Making, superuser: &str, options: &CreateOptions, control: &Control) -> Result<(Credentials, Found)> {
     let looking = credentials(superuser, superuser, "postgres")?;
-    let look = |server: &Server| find_database(server, options);
-    let (database, owner) = making.first_start(&looking, look, |_| Ok(()), control)?;
+    let look = |server: &Server| {
+        let prepared = super::facts::session(server)?.rows("select gid from pg_catalog.pg_prepared_xacts order by 1")?;
+        let prepared = prepared.into_iter().flatten().flatten().collect();
+        Ok((find_database(server, options)?, Found { prepared, subscriptions: settings::subscriptions(server)? }))
+    };
+    let ((database, owner), told) = making.first_start(&looking, look, |_| Ok(()), control)?;
     let user = options.user.clone().unwrap_or(owner);
     let found = credentials(superuser, &user, &database)?;
     making.first_start(&found, |_| Ok(()), |_| Ok(()), control)?;
-    Ok(found)
+    Ok((found, told))
 }
 
 /// The database that was asked for, else the first that is not a template (`postgres` only where there is no other), and its owner.

@@ -1,7 +1,7 @@
 //! Branches: named clusters owned by forklift, and forks of them.
 //!
 //! Read in this order: `record` and `layout` (what is on disk), `registry` (names, find, delete), `making` (a branch that does
-//! not exist yet), `sweep` (what dead processes left), `create` with `program`, `datadir`, `conf`, `url` and `source_url`,
+//! not exist yet), `sweep` (what dead processes left), `create` with `program`, `datadir`, `conf`, `libraries`, `url` and `source_url`,
 //! `settings` (what a fork's server is told), `space`, `fork`, `lifecycle` (start, stop, url), `capture` (a cluster into a checkpoint)
 //! with `facts`, `materialise` (a checkpoint into a cluster) with `write` and `cache`; `shared` is what the handles have in common.
 //!
@@ -15,6 +15,7 @@ mod datadir;
 mod facts;
 mod fork;
 mod layout;
+mod libraries;
 mod lifecycle;
 mod making;
 mod materialise;

@@ -113,6 +113,11 @@ pub(super) fn switched_off(data: &Path, server: Option<&Server>) -> Result<Vec<S
     Ok(found)
 }
 
+/// Whether `huge_pages` is such that a server without them does not start.
+pub(super) fn insists(huge_pages: &str) -> bool {
+    matches!(huge_pages.to_ascii_lowercase().as_str(), "on" | "true" | "yes" | "1")
+}
+
 /// Subscriptions that are enabled in the fork's catalog and have no worker there.
 pub(super) fn subscriptions(server: &Server) -> Result<Vec<String>> {
     let rows = super::facts::session(server)?.rows("select subname from pg_catalog.pg_subscription where subenabled order by 1")?;
