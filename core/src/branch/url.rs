@@ -31,6 +31,18 @@ struct Source {
     shape: Shape,
     /// ALTER DATABASE ... SET: role (or none), `name=value`.
     settings: Vec<(Option<String>, String)>,
+    comment: Option<String>,
+    /// GRANT ... ON DATABASE; none where it never was changed.
+    grants: Option<Vec<Grant>>,
+    subscriptions: Vec<String>,
+}
+
+/// One privilege on the database.
+struct Grant {
+    privilege: String,
+    /// Empty for PUBLIC.
+    grantee: String,
+    grantable: bool,
 }
 
 /// What the database is like.
@@ -146,7 +158,30 @@ fn ask(shared: &Shared, url: SourceUrl, options: &CreateOptions, control: &Contr
         .filter_map(|line| line.split_once(SEPARATOR))
         .filter_map(|(role, hex)| Some(((!role.is_empty()).then(|| role.to_owned()), unhex(hex)?)));
     let (settings, shape) = (settings.collect(), Shape { owner, encoding, collate, ctype });
-    Ok(Source { url, major: number / 10000, database, user, superuser, extensions, shape, settings })
+    let texts = |sql: &str| -> Result<Vec<String>> { Ok(query(sql)?.iter().filter_map(|line| unhex(line)).collect()) };
+    let comment = texts(
+        "select pg_catalog.encode(pg_catalog.convert_to(pg_catalog.shobj_description(oid, 'pg_database'), 'UTF8'), 'hex') \
+         from pg_catalog.pg_database where datname = pg_catalog.current_database()",
+    )?;
+    let subscriptions = texts(
+        "select pg_catalog.encode(pg_catalog.convert_to(subname, 'UTF8'), 'hex') from pg_catalog.pg_subscription \
+         where subdbid = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database()) order by subname",
+    )?;
+    // A first row says whether there is a list at all: one that is empty is not the same as none.
+    let grants = query(
+        "select '', '', 'f' from pg_catalog.pg_database where datname = pg_catalog.current_database() and datacl is not null \
+         union all select a.privilege_type, case a.grantee when 0 then '' else \
+         pg_catalog.encode(pg_catalog.convert_to(pg_catalog.pg_get_userbyid(a.grantee), 'UTF8'), 'hex') end, a.is_grantable::text \
+         from pg_catalog.pg_database d cross join pg_catalog.aclexplode(d.datacl) a where d.datname = pg_catalog.current_database()",
+    )?;
+    let rows = grants.iter().filter_map(|line| {
+        let mut columns = line.split(SEPARATOR);
+        let (privilege, grantee, grantable) = (columns.next()?.to_owned(), unhex(columns.next()?)?, columns.next()? == "true");
+        (!privilege.is_empty()).then_some(Grant { privilege, grantee, grantable })
+    });
+    let grants = (!grants.is_empty()).then(|| rows.collect());
+    let (major, comment) = (number / 10000, comment.into_iter().next().filter(|comment| !comment.is_empty()));
+    Ok(Source { url, major, database, user, superuser, extensions, shape, settings, comment, grants, subscriptions })
 }
 
 fn unhex(text: &str) -> Option<String> {
@@ -161,12 +196,33 @@ fn with_clients(shared: &Shared) -> Option<Installation> {
         .find(|one| ["psql", "pg_dump", "pg_dumpall", "pg_restore"].iter().all(|name| one.program(name).is_ok()))
 }
 
-/// One of the source's major version, else the next newer one.
+/// Of several that can take such a dump: the one that was named, else one of the source's major version, else the next newer.
+fn best(all: &[Installation], source: u32, wanted: Option<u32>) -> Option<&Installation> {
+    let fits = |one: &&Installation| one.version.major >= source && wanted.is_none_or(|major| one.version.major == major);
+    match all.iter().find(|one| one.origin == postgres::Origin::Explicit) {
+        Some(named) => Some(named).filter(fits),
+        None => all.iter().filter(fits).min_by_key(|one| one.version.major),
+    }
+}
+
 fn installation_for(shared: &Shared, source: &Source, options: &CreateOptions) -> Result<Installation> {
     let all = postgres::find(&shared.environment).0;
-    let fits = |one: &&Installation| one.version.major >= source.major && options.major.is_none_or(|major| one.version.major == major);
-    if let Some(found) = all.iter().filter(fits).min_by_key(|one| one.version.major) {
+    if let Some(found) = best(&all, source.major, options.major) {
         return Ok(found.clone());
+    }
+    if let Some(named) = all.iter().find(|one| one.origin == postgres::Origin::Explicit) {
+        let asked = options.major.map_or_else(String::new, |major| format!(", Postgres {major} was asked for"));
+        return Err(Error::new(
+            ErrorKind::PostgresMismatch,
+            format!(
+                "{} is of Postgres {}{asked}, and the installation that was named is {} in {}",
+                source.url.shown(),
+                source.major,
+                named.version,
+                named.bin.display()
+            ),
+        )
+        .hint(format!("name an installation of Postgres {} or newer, or none", options.major.unwrap_or(source.major))));
     }
     let asked = match options.major {
         Some(major) => format!("Postgres {major} was asked for"),
@@ -248,7 +304,42 @@ impl Transfer<'_> {
             restore.args(["--no-owner", "--no-privileges", "--role"]).arg(&self.credentials.url.name);
         }
         program::run("pg_restore", &mut restore, folder, &Streams { input: Some(&dump.database), output: None }, control)?;
-        self.put_settings(server, warnings)
+        self.put_settings(server, warnings)?;
+        self.put_properties(server, dump.roles.is_some(), warnings)
+    }
+
+    /// Comment and privileges of the database itself; and what does not come with a dump, in words.
+    fn put_properties(&self, server: &Server, with_roles: bool, warnings: &mut Vec<String>) -> Result<()> {
+        let mut session = server.connect("postgres")?;
+        let (name, database) = (&self.credentials.database, Sql::identifier(&self.credentials.database));
+        if let Some(comment) = &self.source.comment {
+            session.run(&format!("comment on database {database} is {}", Sql::literal(comment)))?;
+        }
+        if let Some(grants) = self.source.grants.as_ref().filter(|_| with_roles) {
+            let owner = session.value(&format!(
+                "select pg_catalog.pg_get_userbyid(datdba) from pg_catalog.pg_database where datname = {}",
+                Sql::literal(name)
+            ))?;
+            session.run(&format!("revoke all on database {database} from public, {}", Sql::identifier(&owner)))?;
+            for Grant { privilege, grantee, grantable } in grants {
+                let to = if grantee.is_empty() { "public".to_owned() } else { Sql::identifier(grantee) };
+                let option = if *grantable { " with grant option" } else { "" };
+                if let Err(error) = session.run(&format!("grant {privilege} on database {database} to {to}{option}")) {
+                    warnings.push(format!("{privilege} on database {name} was not granted to {to}: {error}"));
+                }
+            }
+        }
+        let known = [&self.credentials.url.name, &self.credentials.ours.name].map(|name| Sql::literal(name)).join(", ");
+        let logins =
+            session.rows(&format!("select rolname from pg_catalog.pg_roles where rolcanlogin and rolname not in ({known}) order by 1"))?;
+        let logins: Vec<String> = logins.into_iter().flatten().flatten().collect();
+        if !logins.is_empty() {
+            warnings.push(format!("passwords of roles are not carried: {} cannot log in until they are given new ones", logins.join(", ")));
+        }
+        if !self.source.subscriptions.is_empty() {
+            warnings.push(format!("subscriptions are not carried: {}", self.source.subscriptions.join(", ")));
+        }
+        Ok(())
     }
 
     /// What ALTER DATABASE had set, which an archive holds for its own database name only.
@@ -296,5 +387,29 @@ impl Transfer<'_> {
         let mut command = client(self.installation, name, Some(&role.password))?;
         command.args(["--no-password", "--host"]).arg(&server.address().private).args(["--port", "5432", "--username"]).arg(&role.name);
         Ok(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::{Origin, Version};
+
+    #[test]
+    fn the_installation_that_was_named_wins_where_it_can_take_the_dump() {
+        let of = |major: u32, origin: Origin| Installation {
+            bin: format!("/{major}").into(),
+            library_path: None,
+            share: "/".into(),
+            version: Version { major, minor: 1 },
+            origin,
+        };
+        let both = [of(17, Origin::Explicit), of(18, Origin::Distribution), of(15, Origin::Distribution)];
+        let major = |found: Option<&Installation>| found.map(|one| one.version.major);
+        assert_eq!(major(best(&both, 15, None)), Some(17));
+        assert_eq!(major(best(&both, 18, None)), None);
+        assert_eq!(major(best(&both, 15, Some(15))), None);
+        assert_eq!(major(best(&both[1..], 14, None)), Some(15));
+        assert_eq!(major(best(&both[1..], 16, None)), Some(18));
     }
 }

@@ -5,6 +5,7 @@ mod crash;
 mod create;
 mod faults;
 mod fork;
+mod hostile_source;
 mod registry;
 
 use std::path::Path;
