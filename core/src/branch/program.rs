@@ -19,6 +19,10 @@ use crate::sys;
 const GRACE: Duration = Duration::from_secs(5);
 /// How much of the standard error is told.
 const TAIL: u64 = 4000;
+/// How much of it is searched for a reason: the statement that failed may be long.
+const REASON: u64 = 1 << 20;
+/// Programs of ours that say a reason first and what belongs to it after.
+const CLIENTS: &[&str] = &["pg_dump", "pg_dumpall", "pg_restore", "psql"];
 
 /// What a program reads and writes besides its standard error, which is kept for the message.
 #[derive(Default)]
@@ -62,9 +66,10 @@ pub(super) fn run(what: &str, command: &mut Command, folder: &Path, streams: &St
     if status.success() {
         return Ok(tail);
     }
-    let last =
-        tail.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it wrote nothing to its standard error").to_owned();
-    Err(Error::new(ErrorKind::Command, format!("{what} {}: {last}", ending(status))).with("program", program).with("stderr", tail))
+    let last = || tail.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it wrote nothing to its standard error");
+    let said = if CLIENTS.contains(&what) { reason(&end_of(&log, REASON)) } else { None };
+    let said = said.unwrap_or_else(|| last().to_owned());
+    Err(Error::new(ErrorKind::Command, format!("{what} {}: {said}", ending(status))).with("program", program).with("stderr", tail))
 }
 
 /// The whole content of such a file.
@@ -76,9 +81,19 @@ pub(super) fn content(mut file: &File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// What a client of Postgres ended for: its last ERROR or FATAL, which details, hints and the statement follow.
+fn reason(log: &str) -> Option<String> {
+    let line = log.lines().rfind(|line| ["ERROR:  ", "FATAL:  "].iter().any(|level| line.contains(level)))?;
+    Some(line.trim().to_owned())
+}
+
 fn tail(log: &File) -> String {
+    end_of(log, TAIL)
+}
+
+fn end_of(log: &File, most: u64) -> String {
     let length = log.metadata().map_or(0, |metadata| metadata.len());
-    let start = length.saturating_sub(TAIL);
+    let start = length.saturating_sub(most);
     let mut bytes = vec![0; usize::try_from(length - start).unwrap_or_default()];
     match log.read_exact_at(&mut bytes, start) {
         Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -154,6 +169,15 @@ mod tests {
         let error = run("the seed", &mut command, folder.path(), &Streams::default(), &Control::silent()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Command);
         assert_eq!(error.message(), "the seed ended with exit code 3: last words");
+    }
+
+    #[test]
+    fn a_client_of_postgres_is_told_by_its_error_and_not_by_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "echo 'pg_restore: error: could not execute query: ERROR:  extension \"x\" is not available' >&2; \
+                      echo 'HINT:  Install it.' >&2; echo 'Command was: CREATE EXTENSION x' >&2; yes long | head -c 9000 >&2; exit 1";
+        let error = run("pg_restore", &mut shell(script), folder.path(), &Streams::default(), &Control::silent()).unwrap_err();
+        assert!(error.message().ends_with("ERROR:  extension \"x\" is not available"), "{error}");
     }
 
     #[test]
