@@ -16,6 +16,8 @@ struct Created {
     #[serde(flatten)]
     info: BranchInfo,
     fork: Option<ForkReport>,
+    /// What the making had to say, of any origin.
+    warnings: Vec<String>,
 }
 
 pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Create) -> Result<(), Failure> {
@@ -31,17 +33,19 @@ pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Crea
         Some(source) => {
             let options = ForkOptions { tcp: arguments.tcp, keep_replication: arguments.keep_replication, settings: arguments.settings };
             let (branch, report) = branches.fork(&name, &source, &options, &context.control())?;
-            Created { info: branch.info()?, fork: Some(report) }
+            Created { info: branch.info()?, warnings: branch.warnings().to_vec(), fork: Some(report) }
         }
         None => {
             let (origin, options) = origin(context, arguments);
             let branch = branches.create(&name, &origin, &options, &context.control())?;
-            Created { info: branch.info()?, fork: None }
+            Created { info: branch.info()?, warnings: branch.warnings().to_vec(), fork: None }
         }
     };
     output.result(&created, describe)?;
-    if let Some(fork) = &created.fork {
-        output.warnings(&notes(fork));
+    match &created.fork {
+        // These have the warnings among them.
+        Some(fork) => output.warnings(&notes(fork)),
+        None => output.warnings(&created.warnings),
     }
     output.hint(format!("`forklift branch start {name}` starts it, `forklift branch url {name}` prints its URL"));
     Ok(())
