@@ -75,7 +75,10 @@ impl Environment {
         absolute("XDG_DATA_HOME")
             .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
             .map(|base| base.join("forklift"))
-            .ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "neither XDG_DATA_HOME nor HOME is an absolute path").hint("name a store with --store or FORKLIFT_STORE"))
+            .ok_or_else(|| {
+                Error::new(ErrorKind::InvalidArgument, "neither XDG_DATA_HOME nor HOME is an absolute path")
+                    .hint("name a store with --store or FORKLIFT_STORE")
+            })
     }
 
     /// The store used where nothing else names one: `FORKLIFT_STORE`, else `store` in the data folder.

@@ -42,5 +42,8 @@ pub struct ClusterCapture {
 impl Branch {
     /// Captures the current cluster into `session`. Where `previous` is a checkpoint of this branch's current cluster whose mark still
     /// holds, its half is reused at no cost. A server that was running runs afterwards, also after a failure.
-    pub fn capture(&self, session: &Session, mode: CaptureMode, previous: Option<&Ref>, control: &Control) -> Result<ClusterCapture> { let _ = (session, mode, previous, control); todo!() }
+    pub fn capture(&self, session: &Session, mode: CaptureMode, previous: Option<&Ref>, control: &Control) -> Result<ClusterCapture> {
+        let _ = (session, mode, previous, control);
+        todo!()
+    }
 }

@@ -14,17 +14,35 @@ pub struct StartOptions {
 
 impl Branch {
     /// Starts the server; one that runs is left as it is. `RecoveryNeeded` while a restore is pending.
-    pub fn start(&self, options: StartOptions, control: &Control) -> Result<BranchInfo> { let _ = (options, control); todo!() }
+    pub fn start(&self, options: StartOptions, control: &Control) -> Result<BranchInfo> {
+        let _ = (options, control);
+        todo!()
+    }
     /// Stops the server cleanly; one that is stopped is fine.
-    pub fn stop(&self, control: &Control) -> Result<()> { let _ = control; todo!() }
+    pub fn stop(&self, control: &Control) -> Result<()> {
+        let _ = control;
+        todo!()
+    }
     /// The running server, where it runs.
-    pub fn server(&self) -> Result<Option<Server>> { todo!() }
+    pub fn server(&self) -> Result<Option<Server>> {
+        todo!()
+    }
     /// Its passwords.
-    pub fn credentials(&self) -> Result<Credentials> { todo!() }
+    pub fn credentials(&self) -> Result<Credentials> {
+        todo!()
+    }
     /// The URL for clients; the same for the branch's life.
-    pub fn url(&self, form: UrlForm) -> Result<String> { let _ = form; todo!() }
+    pub fn url(&self, form: UrlForm) -> Result<String> {
+        let _ = form;
+        todo!()
+    }
     /// Keeps it from being started (and says why) until [`Branch::release`]: durable, for a restore in progress.
-    pub fn hold(&self, reason: &str) -> Result<()> { let _ = reason; todo!() }
+    pub fn hold(&self, reason: &str) -> Result<()> {
+        let _ = reason;
+        todo!()
+    }
     /// Ends a hold.
-    pub fn release(&self) -> Result<()> { todo!() }
+    pub fn release(&self) -> Result<()> {
+        todo!()
+    }
 }

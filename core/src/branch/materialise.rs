@@ -20,11 +20,22 @@ impl Branch {
     /// Makes a new cluster of this branch from a checkpoint's half: written (or cloned from its cache), prepared, started in
     /// private (sequences put back, passwords of this branch set, a connect to the database), stopped, synced. The current one is not touched and may be running.
     /// `checkpoint` is the id of the ref: the key of the cache.
-    pub fn materialise(&self, reader: &Reader, checkpoint: &str, half: &Half, control: &Control) -> Result<PreparedCluster> { let _ = (reader, checkpoint, half, control); todo!() }
+    pub fn materialise(&self, reader: &Reader, checkpoint: &str, half: &Half, control: &Control) -> Result<PreparedCluster> {
+        let _ = (reader, checkpoint, half, control);
+        todo!()
+    }
     /// The id of the current cluster.
-    pub fn current(&self) -> Result<String> { todo!() }
+    pub fn current(&self) -> Result<String> {
+        todo!()
+    }
     /// Makes a prepared cluster the current one, by renaming `current.json`, durably. The server must be stopped. Idempotent.
-    pub fn select(&self, cluster: &str) -> Result<()> { let _ = cluster; todo!() }
+    pub fn select(&self, cluster: &str) -> Result<()> {
+        let _ = cluster;
+        todo!()
+    }
     /// Removes a cluster that is not the current one; one that is not there is fine.
-    pub fn discard(&self, cluster: &str) -> Result<()> { let _ = cluster; todo!() }
+    pub fn discard(&self, cluster: &str) -> Result<()> {
+        let _ = cluster;
+        todo!()
+    }
 }

@@ -47,5 +47,8 @@ pub struct CaptureReport {
 
 impl Project {
     /// Captures under `name`, which must be new in the project. Fails with `AlreadyExists`, `Busy`, `RecoveryNeeded`, `NoSpace` and leaves nothing then.
-    pub fn capture(&self, name: &str, options: &CaptureOptions, control: &Control) -> Result<CaptureReport> { let _ = (name, options, control); todo!() }
+    pub fn capture(&self, name: &str, options: &CaptureOptions, control: &Control) -> Result<CaptureReport> {
+        let _ = (name, options, control);
+        todo!()
+    }
 }

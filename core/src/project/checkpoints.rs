@@ -36,9 +36,17 @@ pub struct PathChange {
 
 impl Project {
     /// Checkpoints of this project, newest first; safety ones too. Also the names of refs that cannot be read.
-    pub fn log(&self) -> Result<(Vec<CheckpointInfo>, Vec<String>)> { todo!() }
+    pub fn log(&self) -> Result<(Vec<CheckpointInfo>, Vec<String>)> {
+        todo!()
+    }
     /// One checkpoint, by name or unique prefix of its id. `NotFound` names the nearest ones; an ambiguous prefix lists its matches.
-    pub fn show(&self, checkpoint: &str) -> Result<CheckpointInfo> { let _ = checkpoint; todo!() }
+    pub fn show(&self, checkpoint: &str) -> Result<CheckpointInfo> {
+        let _ = checkpoint;
+        todo!()
+    }
     /// Paths that differ from `first` to `second`, or to the disk where `second` is not given.
-    pub fn diff(&self, first: &str, second: Option<&str>, control: &Control) -> Result<Vec<PathChange>> { let _ = (first, second, control); todo!() }
+    pub fn diff(&self, first: &str, second: Option<&str>, control: &Control) -> Result<Vec<PathChange>> {
+        let _ = (first, second, control);
+        todo!()
+    }
 }

@@ -60,14 +60,24 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    fn is_empty(&self) -> bool { self.stop.is_none() && self.start.is_none() }
+    fn is_empty(&self) -> bool {
+        self.stop.is_none() && self.start.is_none()
+    }
 }
 
-fn default_connection_env() -> String { "DATABASE_URL".to_owned() }
+fn default_connection_env() -> String {
+    "DATABASE_URL".to_owned()
+}
 
 impl Configuration {
     /// Reads and checks `.forklift.json` in `root`. `Config` names the key, path or format that is wrong.
-    pub fn load(root: &Path) -> Result<Self> { let _ = root; todo!() }
+    pub fn load(root: &Path) -> Result<Self> {
+        let _ = root;
+        todo!()
+    }
     /// What `setup` writes for this folder (TCP where package.json names postgres.js or Prisma).
-    pub fn propose(root: &Path, database: bool) -> Result<Self> { let _ = (root, database); todo!() }
+    pub fn propose(root: &Path, database: bool) -> Result<Self> {
+        let _ = (root, database);
+        todo!()
+    }
 }

@@ -19,17 +19,28 @@ pub struct Project {}
 impl Project {
     /// Opens the project of `folder` or of the nearest folder above it that has `.forklift.json`. `NotFound` names `forklift project setup`;
     /// a worktree that was moved, deleted and made again, or copied is told apart by name.
-    pub fn open(folder: &Path, options: &ProjectOptions, environment: &Environment) -> Result<Self> { let _ = (folder, options, environment); todo!() }
+    pub fn open(folder: &Path, options: &ProjectOptions, environment: &Environment) -> Result<Self> {
+        let _ = (folder, options, environment);
+        todo!()
+    }
     /// Its worktree.
     #[must_use]
-    pub fn root(&self) -> &Path { todo!() }
+    pub fn root(&self) -> &Path {
+        todo!()
+    }
     /// Its id.
     #[must_use]
-    pub fn id(&self) -> &str { todo!() }
+    pub fn id(&self) -> &str {
+        todo!()
+    }
     /// Its store.
     #[must_use]
-    pub fn store(&self) -> &crate::store::Store { todo!() }
+    pub fn store(&self) -> &crate::store::Store {
+        todo!()
+    }
     /// Its branch, where it has a database.
     #[cfg(feature = "postgres")]
-    pub fn branch(&self) -> Result<Option<crate::branch::Branch>> { todo!() }
+    pub fn branch(&self) -> Result<Option<crate::branch::Branch>> {
+        todo!()
+    }
 }

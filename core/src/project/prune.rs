@@ -34,7 +34,13 @@ pub struct PruneReport {
 
 impl Project {
     /// Forgets checkpoints by name or id prefix; without `apply` only tells. One that a branch still stands on (`fork --at`) stays readable there: forks are copies.
-    pub fn forget(&self, checkpoints: &[String], apply: bool, control: &Control) -> Result<ForgetReport> { let _ = (checkpoints, apply, control); todo!() }
+    pub fn forget(&self, checkpoints: &[String], apply: bool, control: &Control) -> Result<ForgetReport> {
+        let _ = (checkpoints, apply, control);
+        todo!()
+    }
     /// Removes retained copies (safety checkpoints but the newest), leftovers and unneeded packs; without `apply` only tells.
-    pub fn prune(&self, apply: bool, control: &Control) -> Result<PruneReport> { let _ = (apply, control); todo!() }
+    pub fn prune(&self, apply: bool, control: &Control) -> Result<PruneReport> {
+        let _ = (apply, control);
+        todo!()
+    }
 }

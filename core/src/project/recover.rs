@@ -31,5 +31,8 @@ pub struct RecoverReport {
 
 impl Project {
     /// Rolls back a restore that had not selected its pair, finishes one that had. May itself be interrupted and run again.
-    pub fn recover(&self, control: &Control) -> Result<RecoverReport> { let _ = control; todo!() }
+    pub fn recover(&self, control: &Control) -> Result<RecoverReport> {
+        let _ = control;
+        todo!()
+    }
 }

@@ -58,8 +58,14 @@ pub struct RestoreReport {
 
 impl Project {
     /// What [`Project::restore`] would do; touches nothing.
-    pub fn plan_restore(&self, checkpoint: &str, control: &Control) -> Result<RestorePlan> { let _ = (checkpoint, control); todo!() }
+    pub fn plan_restore(&self, checkpoint: &str, control: &Control) -> Result<RestorePlan> {
+        let _ = (checkpoint, control);
+        todo!()
+    }
     /// Makes the selected paths and the database exactly the checkpoint's; first keeps everything it replaces as a safety
     /// checkpoint. All or nothing: an interrupted one is finished or rolled back by [`Project::recover`].
-    pub fn restore(&self, checkpoint: &str, options: &RestoreOptions, control: &Control) -> Result<RestoreReport> { let _ = (checkpoint, options, control); todo!() }
+    pub fn restore(&self, checkpoint: &str, options: &RestoreOptions, control: &Control) -> Result<RestoreReport> {
+        let _ = (checkpoint, options, control);
+        todo!()
+    }
 }

@@ -26,5 +26,8 @@ impl Project {
     /// Starts the server where there is one, runs the command in the worktree with the URL in `connection_env`, PGHOST,
     /// PGPORT, PGUSER, PGPASSWORD, PGDATABASE and a token that lets its own forklift calls pass the command lock, which is held shared meanwhile.
     /// Standard streams are inherited. A server that this call started is stopped afterwards. `RecoveryNeeded` while a journal is pending.
-    pub fn run(&self, options: &RunOptions, control: &Control) -> Result<RunOutcome> { let _ = (options, control); todo!() }
+    pub fn run(&self, options: &RunOptions, control: &Control) -> Result<RunOutcome> {
+        let _ = (options, control);
+        todo!()
+    }
 }

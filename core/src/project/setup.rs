@@ -39,7 +39,13 @@ pub struct SetupReport {
 
 impl Project {
     /// Binds `folder` to a store and, with `from`, to a new branch of its own. A folder that is bound already is `AlreadyExists`. On failure nothing is left.
-    pub fn setup(folder: &Path, setup: &SetupOptions, options: &ProjectOptions, environment: &Environment, control: &Control) -> Result<(Self, SetupReport)> {
+    pub fn setup(
+        folder: &Path,
+        setup: &SetupOptions,
+        options: &ProjectOptions,
+        environment: &Environment,
+        control: &Control,
+    ) -> Result<(Self, SetupReport)> {
         let _ = (folder, setup, options, environment, control);
         todo!()
     }

@@ -33,5 +33,8 @@ pub struct StatusReport {
 
 impl Project {
     /// Looks; writes nothing.
-    pub fn status(&self, control: &Control) -> Result<StatusReport> { let _ = control; todo!() }
+    pub fn status(&self, control: &Control) -> Result<StatusReport> {
+        let _ = control;
+        todo!()
+    }
 }

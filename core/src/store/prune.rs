@@ -15,8 +15,8 @@ use super::session::PATIENCE;
 use super::{ChunkId, Reader, Store, publish, reader};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Control, Unit};
-use crate::sys::fs::{self, Syncs};
-use crate::sys::lock::{Lock, Mode};
+use crate::sys::fs::Syncs;
+use crate::sys::lock::Mode;
 
 /// How long a sweep waits for captures and restores while it keeps new ones out.
 const GIVE_WAY: Duration = Duration::from_millis(200);
@@ -56,10 +56,10 @@ pub(super) fn prune(store: &Store, options: &PruneOptions, control: &Control) ->
         return Ok(Sweep::plan(store, &view, &marks, control)?.report);
     }
     drop(shared);
-    let layout = store.layout();
-    fs::check_writable(&layout.trash())?;
-    let gate = Lock::wait(&layout.gate(), Mode::Exclusive, PATIENCE, control)?;
-    let lock = Lock::wait(&layout.lock(), Mode::Exclusive, GIVE_WAY, control).map_err(|error| match error.kind() {
+    let (layout, disk) = (store.layout(), store.layout().disk());
+    disk.check_writable(&layout.trash())?;
+    let gate = disk.lock(&layout.gate(), Mode::Exclusive, PATIENCE, control)?;
+    let lock = disk.lock(&layout.lock(), Mode::Exclusive, GIVE_WAY, control).map_err(|error| match error.kind() {
         ErrorKind::Busy => Error::new(ErrorKind::Busy, "captures or restores are running in this store; nothing was pruned")
             .with("path", layout.lock().display())
             .hint("try again once they have ended"),
@@ -133,7 +133,7 @@ impl Marks {
                 .packs()
                 .iter()
                 .map(|(id, size)| {
-                    let present = std::fs::metadata(layout.pack(id)).is_ok_and(|found| found.len() == *size);
+                    let present = layout.has_pack(id, *size);
                     if !present {
                         lost.get_or_insert(*id);
                     }
@@ -198,15 +198,15 @@ impl Sweep {
 
     /// Removes: old trash, then index, generation, packs, each durable before the next.
     fn apply(self, store: &Store, view: &View, control: &Control) -> Result<PruneReport> {
-        let layout = store.layout();
+        let (layout, disk) = (store.layout(), store.layout().disk());
         let syncs = Syncs::new();
         control.check()?;
         empty_tmp(layout)?;
         let last = layout.generation()?.unwrap_or_default();
-        let trashed = fs::names(&layout.trash())?;
+        let trashed = disk.names(&layout.trash())?;
         let highest = trashed.iter().filter_map(|name| name.to_str()?.parse().ok()).max().unwrap_or_default();
         for generation in trashed {
-            fs::remove_tree(&layout.trash().join(generation))?;
+            disk.remove_tree(&layout.trash().join(generation))?;
         }
         if self.dead.is_empty() {
             return Ok(self.report);
@@ -214,18 +214,18 @@ impl Sweep {
         replace_index(store, view, &self.dead, &syncs)?;
         let generation = last.max(highest).saturating_add(1);
         let temporary = layout.temporary("generation")?;
-        fs::write_new(&temporary, &[format!("{generation}\n").as_bytes()], 0o600, &syncs)?;
-        fs::rename(&temporary, &layout.generation_file())?;
-        syncs.folder(layout.root())?;
+        disk.write_new(&temporary, &[format!("{generation}\n").as_bytes()], 0o600, &syncs)?;
+        disk.rename(&temporary, &layout.generation_file())?;
+        disk.sync_folder(layout.root(), &syncs)?;
         let trash = layout.trash().join(generation.to_string());
-        fs::make_folder(&trash, 0o700)?;
+        disk.make_folder(&trash, 0o700)?;
         for id in &self.dead {
-            fs::rename(&layout.pack(id), &trash.join(id.file_name()))?;
+            disk.rename(&layout.pack(id), &trash.join(id.file_name()))?;
         }
-        syncs.folder(&trash)?;
-        syncs.folder(&layout.trash())?;
+        disk.sync_folder(&trash, &syncs)?;
+        disk.sync_folder(&layout.trash(), &syncs)?;
         let folders: BTreeSet<u8> = self.dead.iter().filter_map(|id| id.0.first().copied()).collect();
-        folders.into_iter().try_for_each(|first| syncs.folder(&layout.pack_folder(first)))?;
+        folders.into_iter().try_for_each(|first| disk.sync_folder(&layout.pack_folder(first), &syncs))?;
         Ok(self.report)
     }
 }
@@ -255,17 +255,18 @@ fn replace_index(store: &Store, view: &View, dead: &BTreeSet<PackId>, syncs: &Sy
     let name = if draft.is_empty() { None } else { Some(publish::index_segment(store, draft, view.next_sequence(), syncs)?) };
     for old in affected.iter().map(|(name, _)| name).chain(view.damaged()) {
         if Some(old) != name.as_ref() {
-            fs::remove_file(&layout.index().join(old))?;
+            layout.disk().remove_file(&layout.index().join(old))?;
         }
     }
-    syncs.folder(&layout.index())
+    layout.disk().sync_folder(&layout.index(), syncs)
 }
 
 /// Removes what is in `tmp/`: under the exclusive lock nobody is writing there.
 fn empty_tmp(layout: &Layout) -> Result<()> {
-    for name in fs::names(&layout.tmp())? {
+    let disk = layout.disk();
+    for name in disk.names(&layout.tmp())? {
         let path = layout.tmp().join(name);
-        if path.is_dir() { fs::remove_tree(&path)? } else { fs::remove_file(&path)? }
+        if disk.is_folder(&path)? { disk.remove_tree(&path)? } else { disk.remove_file(&path)? }
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::ChunkId;
 use super::layout::Layout;
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys;
 use crate::sys::fs::Syncs;
 
 /// What made a checkpoint.
@@ -123,7 +122,7 @@ fn decode(bytes: &[u8]) -> std::result::Result<Ref, (ErrorKind, String)> {
 
 fn read(layout: &Layout, id: &str) -> Result<Ref> {
     let path = layout.refs().join(id);
-    let bytes = sys::fs::read(&path)?;
+    let bytes = layout.disk().read(&path)?;
     let reference = decode(&bytes).and_then(|reference| {
         if reference.id == id {
             Ok(reference)
@@ -152,7 +151,7 @@ fn missing(id: &str) -> Error {
 
 pub(super) fn list(layout: &Layout) -> Result<(Vec<Ref>, Vec<String>)> {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
-    for name in sys::fs::names(&layout.refs())? {
+    for name in layout.disk().names(&layout.refs())? {
         let text = name.to_string_lossy().into_owned();
         match name.to_str().filter(|id| check_id(id).is_ok()).map(|id| read(layout, id)) {
             Some(Ok(reference)) => good.push(reference),
@@ -166,23 +165,20 @@ pub(super) fn list(layout: &Layout) -> Result<(Vec<Ref>, Vec<String>)> {
 }
 
 pub(super) fn exists(layout: &Layout, id: &str) -> Result<bool> {
-    let path = layout.refs().join(id);
-    path.try_exists().map_err(|source| Error::io("stat", &path, source))
+    Ok(layout.disk().stat(&layout.refs().join(id))?.is_some())
 }
 
 /// Publishes a ref's file: the commit point of a session. On failure the ref does not exist.
 pub(super) fn publish(layout: &Layout, id: &str, bytes: &[u8], syncs: &Syncs) -> Result<()> {
-    let path = layout.refs().join(id);
+    let (disk, path) = (layout.disk(), layout.refs().join(id));
     let temporary = layout.temporary("ref")?;
-    sys::fs::write_new(&temporary, &[bytes], 0o400, syncs)?;
-    if let Err(error) = sys::fs::rename_new(&temporary, &path) {
-        sys::fs::remove_file(&temporary)?;
+    disk.write_new(&temporary, &[bytes], 0o400, syncs)?;
+    if let Err(error) = disk.rename_new(&temporary, &path) {
+        disk.discard(&temporary);
         return Err(if error.kind() == ErrorKind::AlreadyExists { taken(id) } else { error });
     }
-    syncs.folder(&layout.refs()).inspect_err(|_| {
-        // Nobody was told of it: what is not durable must not be found.
-        std::fs::remove_file(&path).ok();
-    })
+    // Nobody was told of it: what is not durable must not be found.
+    disk.sync_folder(&layout.refs(), syncs).inspect_err(|_| disk.discard(&path))
 }
 
 /// The id is in use.
@@ -195,10 +191,7 @@ pub(super) fn taken(id: &str) -> Error {
 pub(super) fn remove(layout: &Layout, id: &str) -> Result<()> {
     check_id(id)?;
     let path = layout.refs().join(id);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing(id)),
-        other => other.map_err(|source| Error::io("remove", &path, source))?,
-    }
+    layout.disk().unlink(&path).map_err(|error| if error.kind() == ErrorKind::NotFound { missing(id) } else { error })?;
     // Without this a crash could bring it back after a prune has taken its packs.
-    Syncs::new().folder(&layout.refs())
+    layout.disk().sync_folder(&layout.refs(), &Syncs::new())
 }

@@ -18,7 +18,11 @@ fn in_namespace(test: &str, shell: &str, input: &std::path::Path) {
     }
     let inner = child_command(test);
     let mut command = Command::new("unshare");
-    command.args(["-Urm", "sh", "-c", &format!("{shell} && exec \"$@\""), "sh"]).arg(inner.get_program()).args(inner.get_args()).env(CHILD, "1");
+    command
+        .args(["-Urm", "sh", "-c", &format!("{shell} && exec \"$@\""), "sh"])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env(CHILD, "1");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     feed(&mut child, input);
     let output = child.wait_with_output().unwrap();
