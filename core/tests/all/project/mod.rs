@@ -82,7 +82,7 @@ impl World {
 
     fn child_words(&self, test: &str) -> Vec<OsString> {
         let program: OsString = std::env::current_exe().unwrap().into();
-        let arguments = ["--exact", "--ignored", "-q", &format!("project::{test}")].map(OsString::from);
+        let arguments = ["--exact", "-q", &format!("project::{test}")].map(OsString::from);
         [program].into_iter().chain(arguments).collect()
     }
 
@@ -115,6 +115,7 @@ impl Drop for World {
 
 fn variables(top: &Path) -> Vec<(&'static str, OsString)> {
     vec![
+        (CHILD, top.into()),
         ("PATH", "/usr/local/bin:/usr/bin:/bin".into()),
         ("FORKLIFT_KEEPER", env!("CARGO_BIN_EXE_forklift-keeper").into()),
         ("FORKLIFT_DATA", top.join("data").into()),
@@ -128,11 +129,16 @@ fn environment_of(top: &Path, more: &[(&str, &str)]) -> Environment {
     Environment::of(variables(top).into_iter().map(|(name, value)| (name.to_owned(), value)).chain(more))
 }
 
+/// The folder of the world that started this process; without one, the test is run among all and does nothing.
+const CHILD: &str = "FORKLIFT_TEST_PROJECT_CHILD";
+
+pub(crate) fn parent() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(PathBuf::from)
+}
+
 /// The project of the world that started this process, if one did.
 pub(crate) fn inherited() -> Option<Project> {
-    let environment = Environment::read();
-    let work = PathBuf::from(environment.get("FORKLIFT_DATA")?).with_file_name("work");
-    Some(Project::open(&work, &ProjectOptions::default(), &environment).unwrap())
+    Some(Project::open(&parent()?.join("work"), &ProjectOptions::default(), &Environment::read()).unwrap())
 }
 
 pub(crate) fn silent() -> Control {
