@@ -51,6 +51,8 @@ fn fill(layout: &Layout, parent: &Path) -> Result<()> {
     let (disk, syncs) = (layout.disk(), Syncs::new());
     let marker = layout.root().join(MARKER);
     touch(disk, &marker, b"", &syncs)?;
+    // Before anything else: a folder that holds something and no marker is taken for somebody else's.
+    disk.sync_folder(layout.root(), &syncs)?;
     for name in FOLDERS {
         disk.make_folder(&layout.folder(name), 0o700)?;
     }

@@ -12,6 +12,7 @@ mod pruning;
 mod reading;
 mod refs;
 mod sessions;
+mod simulated;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

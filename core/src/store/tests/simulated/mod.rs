@@ -1,0 +1,145 @@
+//! The store on a disk that loses what was not synced, fails, and fills up.
+//!
+//! Every disk also asserts the order of writes; see `store::disk::simulated`. A longer run: FORKLIFT_TORTURE_MINUTES.
+
+mod crashes;
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::*;
+use crate::store::disk::Disk;
+use crate::store::disk::simulated::{Model, Random, Shot, SimulatedDisk};
+use crate::store::{PruneOptions, PruneReport};
+use crate::{ErrorKind, Result};
+
+const ROOT: &str = "/disk/new/store";
+
+fn open(disk: &Arc<SimulatedDisk>) -> Result<Store> {
+    Store::open_on(&(Arc::clone(disk) as Arc<dyn Disk>), Path::new(ROOT))
+}
+
+fn open_or_create(disk: &Arc<SimulatedDisk>) -> Result<Store> {
+    Store::open_or_create_on(&(Arc::clone(disk) as Arc<dyn Disk>), Path::new(ROOT))
+}
+
+/// What is stored under an id: some of it shared with others, all of it a few packs.
+fn content(id: &str) -> Tree {
+    let seed = u64::from_le_bytes(blake3::hash(id.as_bytes()).as_bytes()[..8].try_into().unwrap());
+    let sizes = [(7, 700), (100 + seed % 2, 500), (200 + seed % 3, 1400)];
+    let shared = sizes.iter().enumerate().map(|(at, (seed, len))| (format!("shared{at}"), noise(*seed, *len)));
+    shared.chain([("own".to_owned(), noise(seed, 300)), ("text".to_owned(), id.repeat(40).into_bytes())]).collect()
+}
+
+fn put(store: &Store, id: &str) -> Result<()> {
+    try_commit(store, id, &content(id)).map(drop)
+}
+
+fn prune(store: &Store) -> Result<PruneReport> {
+    store.prune(&PruneOptions { apply: true, ..PruneOptions::default() }, &Control::silent())
+}
+
+/// What must be true whatever a fault left: refs that were acknowledged and those whose removal was. What is in neither may
+/// be there or not, but whole.
+#[derive(Debug, Clone, Default)]
+struct Expected {
+    store: bool,
+    present: BTreeSet<String>,
+    absent: BTreeSet<String>,
+}
+
+impl Expected {
+    fn with(present: &[&str]) -> Self {
+        Self { store: true, present: present.iter().map(|id| (*id).to_owned()).collect(), absent: BTreeSet::new() }
+    }
+
+    fn unsure(mut self, id: &str) -> Self {
+        self.present.remove(id);
+        self.absent.remove(id);
+        self
+    }
+
+    fn has(self, id: &str) -> Self {
+        let mut sure = self.unsure(id);
+        sure.present.insert(id.to_owned());
+        sure
+    }
+
+    fn lacks(self, id: &str) -> Self {
+        let mut sure = self.unsure(id);
+        sure.absent.insert(id.to_owned());
+        sure
+    }
+
+    /// Every ref that is there is whole, and they are the right ones.
+    fn holds(&self, disk: &Arc<SimulatedDisk>, context: &dyn Fn() -> String) -> Option<Store> {
+        let store = match open(disk) {
+            Err(error) if error.kind() == ErrorKind::NotFound && !self.store => return None,
+            other => other.unwrap_or_else(|error| panic!("{}: the store does not open: {error}", context())),
+        };
+        let (refs, bad) = store.refs().unwrap();
+        assert!(bad.is_empty(), "{}: {bad:?}", context());
+        let found: BTreeSet<String> = refs.into_iter().map(|found| found.id).collect();
+        assert!(self.present.is_subset(&found), "{}: lost {:?}", context(), self.present.difference(&found));
+        assert!(self.absent.is_disjoint(&found), "{}: came back {:?}", context(), self.absent.intersection(&found));
+        for id in &found {
+            match restore(&store, id) {
+                Ok(files) => assert_eq!(files, content(id), "{}: {id} has other bytes", context()),
+                Err(error) => panic!("{}: {id}: {error}", context()),
+            }
+        }
+        Some(store)
+    }
+
+    /// As `holds`, and the store can be worked with: capture, prune, capture.
+    fn goes_on(&self, disk: &Arc<SimulatedDisk>, context: &dyn Fn() -> String) {
+        self.holds(disk, context);
+        let work = || -> Result<()> {
+            let store = open_or_create(disk)?;
+            put(&store, "next")?;
+            prune(&store)?;
+            assert!(disk.names(&Path::new(ROOT).join("tmp"))?.is_empty(), "{}", context());
+            Ok(())
+        };
+        work().unwrap_or_else(|error| panic!("{}: {error}", context()));
+        Self { store: true, ..self.clone() }.has("next").holds(disk, context);
+    }
+}
+
+/// States that were looked at, and how many of them differed.
+#[derive(Debug, Default)]
+struct Explored {
+    crashes: u64,
+    different: u64,
+    seen: HashSet<[u8; 32]>,
+    random: usize,
+    seed: u64,
+}
+
+impl Explored {
+    fn new(random: usize) -> Self {
+        Self { random, ..Self::default() }
+    }
+
+    /// Every disk that a loss of power may leave at these moments, each different one once.
+    fn each(&mut self, shots: &[Shot], mut look: impl FnMut(&Arc<SimulatedDisk>, &Shot, &dyn Fn() -> String)) {
+        for (at, shot) in shots.iter().enumerate() {
+            for model in Model::ALL {
+                self.seed += 1;
+                for (outcome, (digest, disk)) in shot.crashed(model, self.random, self.seed).into_iter().enumerate() {
+                    self.crashes += 1;
+                    let key = blake3::Hasher::new().update(&digest).update(&shot.mark.to_le_bytes()[..4]).finalize();
+                    if self.seen.insert(*key.as_bytes()) {
+                        self.different += 1;
+                        look(&disk, shot, &|| format!("{model:?}, step {at} of {}, after {}, outcome {outcome}", shots.len(), shot.after));
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell(&self, what: &str) {
+        println!("{what}: {} crash states, {} different", self.crashes, self.different);
+    }
+}
