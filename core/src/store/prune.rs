@@ -211,6 +211,8 @@ impl Sweep {
         if self.dead.is_empty() {
             return Ok(self.report);
         }
+        // A ref that was missed may be one whose removal a loss of power would undo.
+        disk.sync_folder(&layout.refs(), &syncs)?;
         replace_index(store, view, &self.dead, &syncs)?;
         let generation = last.max(highest).saturating_add(1);
         let temporary = layout.temporary("generation")?;

@@ -89,7 +89,8 @@ pub(super) fn outcomes(state: &State, model: Model, random: usize, seed: u64) ->
         Model::Log => prefixes(state.log, state.changes, random, &mut generator),
         Model::Adversarial => each(state, random, &mut generator),
     };
-    let uncertain_bytes = state.nodes.values().any(|node| matches!(node.as_ref(), Node::File { bytes, synced, .. } if *synced < bytes.len()));
+    let uncertain_bytes =
+        state.nodes.values().any(|node| matches!(node.as_ref(), Node::File { bytes, synced, .. } if *synced < bytes.len()));
     let rests = if uncertain_bytes { rests } else { &[Rest::Kept] };
     let mut outcomes = Vec::new();
     for names in names {
@@ -113,7 +114,8 @@ fn prefixes(first: u64, last: u64, random: usize, generator: &mut Random) -> Vec
     let all: Vec<u64> = if count <= random + 4 {
         (first..=last).collect()
     } else {
-        let picks: HashSet<u64> = (0..random).map(|_| first + generator.below(count) as u64).chain([first, first + 1, last - 1, last]).collect();
+        let picks: HashSet<u64> =
+            (0..random).map(|_| first + generator.below(count) as u64).chain([first, first + 1, last - 1, last]).collect();
         picks.into_iter().collect()
     };
     all.into_iter().map(Names::UpTo).collect()
@@ -144,8 +146,11 @@ fn each(state: &State, random: usize, generator: &mut Random) -> Vec<Names> {
     }
     let mut all = vec![choice(&mut |_, _| 0), choice(&mut |_, count| count - 1)];
     // With very many names, single ones stand for the rest.
-    let singles: Vec<usize> =
-        if uncertain.len() <= 3 * random { (0..uncertain.len()).collect() } else { (0..random).map(|_| generator.below(uncertain.len())).collect() };
+    let singles: Vec<usize> = if uncertain.len() <= 3 * random {
+        (0..uncertain.len()).collect()
+    } else {
+        (0..random).map(|_| generator.below(uncertain.len())).collect()
+    };
     for single in singles {
         all.push(choice(&mut |at, count| if at == single { count - 1 } else { 0 }));
         all.push(choice(&mut |at, count| if at == single { 0 } else { count - 1 }));
@@ -200,11 +205,11 @@ fn torn(bytes: &[u8], synced: usize, rest: Rest) -> Vec<u8> {
 /// A number for what processes would find: equal for equal trees, whatever the temporary names are.
 pub(super) fn digest(state: &State) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
-    walk(state, ROOT, &mut hasher);
+    walk(state, ROOT, false, &mut hasher);
     *hasher.finalize().as_bytes()
 }
 
-fn walk(state: &State, id: Id, hasher: &mut blake3::Hasher) {
+fn walk(state: &State, id: Id, temporary: bool, hasher: &mut blake3::Hasher) {
     match state.node(id) {
         Node::File { bytes, .. } => {
             hasher.update(b"F").update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
@@ -213,8 +218,8 @@ fn walk(state: &State, id: Id, hasher: &mut blake3::Hasher) {
             hasher.update(b"D");
             for (name, history) in names {
                 if let Some(child) = history.now() {
-                    hasher.update(name.as_encoded_bytes()).update(b"/");
-                    walk(state, child, hasher);
+                    hasher.update(if temporary { b"" } else { name.as_encoded_bytes() }).update(b"/");
+                    walk(state, child, name == "tmp", hasher);
                 }
             }
             hasher.update(b"E");

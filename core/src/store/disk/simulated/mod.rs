@@ -188,6 +188,11 @@ impl SimulatedDisk {
 }
 
 impl Shot {
+    /// Bytes of files and names.
+    pub(in crate::store) fn used(&self) -> u64 {
+        self.state.used
+    }
+
     /// The disks that a loss of power may leave, each with a number that is the same for equal ones. They assert nothing:
     /// what is asserted during an operation was asserted on the disk that lost its power.
     pub(in crate::store) fn crashed(&self, model: Model, random: usize, seed: u64) -> Vec<([u8; 32], Arc<SimulatedDisk>)> {

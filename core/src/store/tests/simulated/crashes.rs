@@ -2,23 +2,6 @@
 
 use super::*;
 
-/// A disk with a store that has these refs.
-fn with_refs(ids: &[&str]) -> (Arc<SimulatedDisk>, Store) {
-    let disk = SimulatedDisk::new();
-    let store = open_or_create(&disk).unwrap();
-    for id in ids {
-        put(&store, id).unwrap();
-    }
-    (disk, store)
-}
-
-/// The disk at every step of an operation that succeeds.
-fn steps(disk: &Arc<SimulatedDisk>, work: impl FnOnce() -> Result<()>) -> Vec<Shot> {
-    disk.record();
-    work().unwrap();
-    disk.recorded()
-}
-
 /// All of it: during the operation, then after it, when it was acknowledged.
 fn explore(what: &str, shots: &[Shot], during: &Expected, after: &Expected) {
     let mut explored = Explored::new(6);

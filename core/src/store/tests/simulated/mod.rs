@@ -2,19 +2,37 @@
 //!
 //! Every disk also asserts the order of writes; see `store::disk::simulated`. A longer run: FORKLIFT_TORTURE_MINUTES.
 
+mod between;
 mod crashes;
+mod failing;
+mod random;
+mod space;
+mod twice;
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::*;
 use crate::store::disk::Disk;
-use crate::store::disk::simulated::{Model, Random, Shot, SimulatedDisk};
+use crate::store::disk::simulated::{Faults, Model, Random, Shot, SimulatedDisk};
 use crate::store::{PruneOptions, PruneReport};
 use crate::{ErrorKind, Result};
 
 const ROOT: &str = "/disk/new/store";
+
+/// How long a long run takes; zero for the quick one.
+#[allow(clippy::disallowed_methods, reason = "asked for by whoever runs the tests")]
+fn torture() -> Duration {
+    let minutes = std::env::var("FORKLIFT_TORTURE_MINUTES").ok().and_then(|minutes| minutes.parse().ok()).unwrap_or(0);
+    Duration::from_secs(60 * minutes)
+}
+
+/// Every how many-th of the cases the quick run takes, where there are very many.
+fn thinning() -> usize {
+    if torture().is_zero() { 4 } else { 1 }
+}
 
 fn open(disk: &Arc<SimulatedDisk>) -> Result<Store> {
     Store::open_on(&(Arc::clone(disk) as Arc<dyn Disk>), Path::new(ROOT))
@@ -105,6 +123,51 @@ impl Expected {
         work().unwrap_or_else(|error| panic!("{}: {error}", context()));
         Self { store: true, ..self.clone() }.has("next").holds(disk, context);
     }
+}
+
+/// A disk with a store that has these refs.
+fn with_refs(ids: &[&str]) -> (Arc<SimulatedDisk>, Store) {
+    let disk = SimulatedDisk::new();
+    let store = open_or_create(&disk).unwrap();
+    for id in ids {
+        put(&store, id).unwrap();
+    }
+    (disk, store)
+}
+
+/// The disk at every step of an operation that succeeds.
+fn steps(disk: &Arc<SimulatedDisk>, work: impl FnOnce() -> Result<()>) -> Vec<Shot> {
+    disk.record();
+    work().unwrap();
+    disk.recorded()
+}
+
+/// An operation on a store with the refs `a` to `d`, of which `b` and `d` are removed.
+struct Operation {
+    name: &'static str,
+    run: fn(&Store) -> Result<()>,
+    after: fn(Expected) -> Expected,
+}
+
+const OPERATIONS: [Operation; 3] = [
+    Operation { name: "capture", run: |store| put(store, "e"), after: |expected| expected.has("e") },
+    Operation { name: "removal", run: |store| store.remove_ref("c"), after: |expected| expected.lacks("c") },
+    Operation { name: "prune", run: |store| prune(store).map(drop), after: |expected| expected },
+];
+
+/// What the operations start from: always the same disk, so that equal states are known as such.
+fn start() -> (Arc<SimulatedDisk>, Store, Expected) {
+    static START: OnceLock<Shot> = OnceLock::new();
+    let shot = START.get_or_init(|| {
+        let (disk, store) = with_refs(&["a", "b", "c", "d"]);
+        store.remove_ref("b").unwrap();
+        prune(&store).unwrap();
+        store.remove_ref("d").unwrap();
+        disk.shot()
+    });
+    let disk = shot.killed();
+    let store = open(&disk).unwrap();
+    (disk, store, Expected::with(&["a", "c"]).lacks("b").lacks("d"))
 }
 
 /// States that were looked at, and how many of them differed.
