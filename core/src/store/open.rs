@@ -140,6 +140,15 @@ impl Store {
         refs::list(self.layout())
     }
 
+    /// The last `count` refs by id, which is by time, oldest first, and the names of those of them that do not parse. Only
+    /// they are read, however many there are.
+    ///
+    /// # Errors
+    /// As [`Store::refs`].
+    pub fn last_refs(&self, count: usize) -> Result<(Vec<Ref>, Vec<String>)> {
+        refs::last(self.layout(), count)
+    }
+
     /// One ref by its exact id.
     ///
     /// # Errors

@@ -230,6 +230,26 @@ pub fn check_writable(folder: &Path) -> Result<()> {
         .map_err(|errno| Error::io("write in", folder, errno))
 }
 
+/// Writes over the start of a file that exists, cuts it there and makes it durable: needs no free space where the file has
+/// a block already. A crash may leave either content, or a mixture.
+///
+/// # Errors
+/// `NotFound`, `Permission`, `Io`.
+pub fn overwrite(path: &Path, bytes: &[u8], syncs: &Syncs) -> Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path).map_err(|source| Error::io("open", path, source))?;
+    file.write_all(bytes).and_then(|()| file.set_len(bytes.len() as u64)).map_err(|source| Error::io("write", path, source))?;
+    syncs.file(&file, path)
+}
+
+/// Bytes that the caller may still write on the file system that holds `path`.
+///
+/// # Errors
+/// `NotFound`, `Io`.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let found = rustix::fs::statvfs(path).map_err(|errno| Error::io("statvfs", path, errno))?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// Removes a file; one that is not there is fine.
 ///
 /// # Errors
