@@ -1,12 +1,13 @@
 //! The store: chunks in packs, an index that can be rebuilt, manifests, and refs that make a checkpoint exist.
 //!
-//! Read in this order: `chunk` (ids, cutting), `format`, `layout`, `create` and `open`; `pack` (the bytes), `codec`,
+//! Read in this order: `disk` (every file system call), `chunk` (ids, cutting), `format`, `layout`, `create` and `open`; `pack` (the bytes), `codec`,
 //! `packfile` (packs on disk), `index`; `session`, `parallel` and `publish` (writing), `reader`, `manifest`, `refs`, `prune`.
 //! The formats, the order of locks and of publication, and the crash rules are in `ARCHITECTURE.md`.
 
 mod chunk;
 mod codec;
 mod create;
+mod disk;
 mod format;
 mod index;
 mod layout;

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::create;
+use super::disk::{self, Disk};
 use super::format::{Format, Use};
 use super::index::View;
 use super::layout::Layout;
 use super::{PruneOptions, PruneReport, Reader, Ref, Session, prune, refs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
-use crate::sys;
 
 /// An open store. Cheap to clone and shared between threads; opening writes nothing.
 #[derive(Debug, Clone)]
@@ -35,8 +35,12 @@ impl Store {
     /// `AlreadyExists` where there is a store, or anything else; `Unsupported` on a network file system; `NoSpace`,
     /// `Permission`, `ReadOnly`, `Io`.
     pub fn create(path: &Path) -> Result<Self> {
-        create::create(path)?;
-        Self::open(path)
+        Self::create_on(&disk::real(), path)
+    }
+
+    pub(super) fn create_on(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
+        create::create(disk, path)?;
+        Self::open_on(disk, path)
     }
 
     /// Opens the store in `path`; a folder that is not one is left untouched.
@@ -44,10 +48,14 @@ impl Store {
     /// # Errors
     /// `NotFound` where there is no store; `UnsupportedFormat` where it is newer than this build; `Corrupt`.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_on(&disk::real(), path)
+    }
+
+    pub(super) fn open_on(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
         let path = std::path::absolute(path).map_err(|source| Error::io("resolve", path, source))?;
-        let layout = Layout::new(path);
+        let layout = Layout::new(Arc::clone(disk), path);
         let file = layout.format();
-        let bytes = match sys::fs::read(&file) {
+        let bytes = match disk.read(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound || error.os() == Some(libc::ENOTDIR) => {
                 let root = layout.root().display();
                 return Err(Error::new(ErrorKind::NotFound, format!("there is no store in {root}"))
@@ -66,11 +74,15 @@ impl Store {
     /// # Errors
     /// As [`Store::open`] and [`Store::create`].
     pub fn open_or_create(path: &Path) -> Result<Self> {
-        match Self::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => match create::create(path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => Self::open(path).map_err(|_| error),
+        Self::open_or_create_on(&disk::real(), path)
+    }
+
+    pub(super) fn open_or_create_on(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
+        match Self::open_on(disk, path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => match create::create(disk, path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Self::open_on(disk, path).map_err(|_| error),
                 Err(error) => Err(error),
-                Ok(()) => Self::open(path),
+                Ok(()) => Self::open_on(disk, path),
             },
             other => other,
         }

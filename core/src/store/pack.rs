@@ -246,13 +246,13 @@ impl OpenPack {
     }
 
     /// Whether it has to be written before it takes more.
-    pub(super) fn is_full(&self) -> bool {
-        self.body.len() >= TARGET || self.blobs.len() >= MAX_BLOBS
+    pub(super) fn is_full(&self, target: usize) -> bool {
+        self.body.len() >= target || self.blobs.len() >= MAX_BLOBS
     }
 
     /// Whether all of `other` fits in as well.
-    pub(super) fn has_room_for(&self, other: &OpenPack) -> bool {
-        self.body.len() + other.body.len() <= TARGET && self.blobs.len() + other.blobs.len() <= MAX_BLOBS
+    pub(super) fn has_room_for(&self, other: &OpenPack, target: usize) -> bool {
+        self.body.len() + other.body.len() <= target && self.blobs.len() + other.blobs.len() <= MAX_BLOBS
     }
 
     pub(super) fn push(&mut self, id: ChunkId, kind: Kind, plain: u32, codec: Codec, payload: &[u8]) {

@@ -27,12 +27,17 @@ impl Syncs {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Counts one that is made by other means.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Makes the content of an open file durable. A failure is final: never call it again on the same file and believe it.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
     pub fn file(&self, file: &File, path: &Path) -> Result<()> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add();
         file.sync_all().map_err(|source| Error::io("fsync", path, source))
     }
 
@@ -50,7 +55,7 @@ impl Syncs {
     /// # Errors
     /// `Io`.
     pub fn file_system(&self, path: &Path) -> Result<()> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add();
         let folder = File::open(path).map_err(|source| Error::io("open", path, source))?;
         rustix::fs::syncfs(&folder).map_err(|errno| Error::io("syncfs", path, errno))
     }
@@ -228,17 +233,6 @@ fn network_name(magic: u32) -> Option<&'static str> {
 pub fn check_writable(folder: &Path) -> Result<()> {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
         .map_err(|errno| Error::io("write in", folder, errno))
-}
-
-/// Writes over the start of a file that exists, cuts it there and makes it durable: needs no free space where the file has
-/// a block already. A crash may leave either content, or a mixture.
-///
-/// # Errors
-/// `NotFound`, `Permission`, `Io`.
-pub fn overwrite(path: &Path, bytes: &[u8], syncs: &Syncs) -> Result<()> {
-    let mut file = OpenOptions::new().write(true).open(path).map_err(|source| Error::io("open", path, source))?;
-    file.write_all(bytes).and_then(|()| file.set_len(bytes.len() as u64)).map_err(|source| Error::io("write", path, source))?;
-    syncs.file(&file, path)
 }
 
 /// Bytes that the caller may still write on the file system that holds `path`.

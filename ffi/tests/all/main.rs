@@ -22,7 +22,11 @@ fn library_folder() -> PathBuf {
             let program = std::env::current_exe().expect("own path");
             let folder = program.parent().and_then(Path::parent).expect("profile folder").to_owned();
             let target = folder.parent().expect("target folder");
-            let build = Command::new(env!("CARGO")).args(["build", "--package", "forklift-ffi", "--target-dir"]).arg(target).current_dir(crate_folder()).output();
+            let build = Command::new(env!("CARGO"))
+                .args(["build", "--package", "forklift-ffi", "--target-dir"])
+                .arg(target)
+                .current_dir(crate_folder())
+                .output();
             let build = build.expect("cargo runs");
             assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
             folder

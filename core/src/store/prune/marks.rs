@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::PruneOptions;
@@ -21,11 +20,8 @@ pub(super) struct Marks {
     /// Manifest blocks and nodes below which everything is marked. Apart from `needed`: content may have the same bytes.
     walked: HashSet<ChunkId>,
     /// The refs that were walked, as the file system knew their files before they were read.
-    seen: HashMap<OsString, Stamp>,
+    seen: HashMap<OsString, [u64; 4]>,
 }
-
-/// Inode, size and the second and nanosecond of the last change.
-type Stamp = (u64, u64, i64, i64);
 
 impl Marks {
     /// Marks what every ref needs that was not marked before, and gives what is newly marked. A ref that does not parse may
@@ -44,7 +40,7 @@ impl Marks {
             control.report("mark", done as u64, names.len() as u64, Unit::Items);
             let path = layout.refs().join(name);
             // Before it is read: a file that is replaced later has another stamp.
-            let Some(stamp) = stamp(&path)? else { continue };
+            let Some(stamp) = layout.disk().stamp(&path)? else { continue };
             if self.seen.get(name) == Some(&stamp) {
                 continue;
             }
@@ -92,7 +88,7 @@ impl Marks {
                 .packs()
                 .iter()
                 .map(|(id, size)| {
-                    let present = !going.contains(id) && std::fs::metadata(layout.pack(id)).is_ok_and(|found| found.len() == *size);
+                    let present = !going.contains(id) && layout.has_pack(id, *size);
                     if !present {
                         lost.get_or_insert(*id);
                     }
@@ -113,14 +109,6 @@ impl Marks {
         )
         .with("path", path.display())
         .hint("repair the store (it looks in the trash too), put missing packs back from a copy, or remove the damaged checkpoints"))
-    }
-}
-
-fn stamp(path: &Path) -> Result<Option<Stamp>> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) => Ok(Some((found.ino(), found.len(), found.ctime(), found.ctime_nsec()))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::io("stat", path, source)),
     }
 }
 

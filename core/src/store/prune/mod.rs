@@ -21,7 +21,6 @@ use plan::Plan;
 use super::{ChunkId, Reader, Store, reader};
 use crate::error::Result;
 use crate::progress::Control;
-use crate::sys::fs;
 
 /// What to prune and whether to do it.
 #[derive(Debug, Clone)]
@@ -89,7 +88,7 @@ pub struct PruneReport {
 pub(super) fn prune(store: &Store, options: &PruneOptions, control: &Control) -> Result<PruneReport> {
     let layout = store.layout();
     let only = if options.apply {
-        fs::check_writable(&layout.trash())?;
+        layout.disk().check_writable(&layout.trash())?;
         Some(only_one(layout)?)
     } else {
         None
@@ -104,7 +103,7 @@ pub(super) fn prune(store: &Store, options: &PruneOptions, control: &Control) ->
         return Ok(plan.report);
     }
     // Everything that is needed was found outside of the trash.
-    plan.trash.empty()?;
+    plan.trash.empty(layout)?;
     rewrite::rewrite(store, &mut plan, control)?;
     rewrite::index_ahead(store, &plan)?;
     drop(shared);

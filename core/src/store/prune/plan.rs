@@ -12,7 +12,6 @@ use crate::store::index::View;
 use crate::store::layout::PackId;
 use crate::store::pack::{self, BLOB_HEADER, Blob, Kind};
 use crate::store::packfile::PackFile;
-use crate::sys::fs;
 
 /// Where less is free, what goes is unlinked at once, and nothing is rewritten into this much.
 const SCARCE: u64 = 64 << 20;
@@ -59,7 +58,7 @@ impl Plan {
         let mut plan = Self { generation: layout.generation()?, trash, ..Self::default() };
         let view = store.view(true)?;
         let mut looks = plan.look(store, &view, marks, control)?;
-        let free = fs::free_bytes(layout.root())?;
+        let free = layout.disk().free(layout.root())?;
         plan.report.trash_emptied = plan.trash.bytes;
         plan.report.unlinked = options.empty_trash || free.saturating_add(plan.trash.bytes) < SCARCE;
         let mut worth = Vec::new();
@@ -172,6 +171,7 @@ impl Plan {
     fn compose(&mut self, store: &Store, marks: &Marks, rewritten: Vec<PackId>) -> Result<()> {
         let (mut data, mut metadata) = (vec![NewPack::default()], vec![NewPack::default()]);
         let mut taken = HashSet::new();
+        let limit = store.layout().disk().limits().pack as u64;
         for (source, id) in rewritten.iter().enumerate() {
             let mut prefixes = Vec::new();
             for blob in blobs(store, id)? {
@@ -180,7 +180,7 @@ impl Plan {
                 let counts = self.chosen.get(&prefix).is_none_or(|pack| pack == id);
                 if marks.is_needed(&prefix) && counts && taken.insert(prefix) {
                     let packs = if blob.kind == Kind::Data { &mut data } else { &mut metadata };
-                    push(packs, source, blob);
+                    push(packs, source, blob, limit);
                 }
             }
             self.going.insert(*id, prefixes);
@@ -205,8 +205,8 @@ fn cost(blob: &Blob) -> u64 {
     u64::from(blob.stored) + BLOB_HEADER as u64
 }
 
-fn push(packs: &mut Vec<NewPack>, source: usize, blob: Blob) {
-    if packs.last().is_some_and(|pack| pack.body >= pack::TARGET as u64 || pack.blobs.len() >= pack::MAX_BLOBS) {
+fn push(packs: &mut Vec<NewPack>, source: usize, blob: Blob, limit: u64) {
+    if packs.last().is_some_and(|pack| pack.body >= limit || pack.blobs.len() >= pack::MAX_BLOBS) {
         packs.push(NewPack::default());
     }
     if let Some(pack) = packs.last_mut() {

@@ -83,10 +83,10 @@ fn write(
         })
         .and_then(|()| {
             let done = (sealed.len() as u64, sealed.iter().map(Sealed::size).sum());
-            publish::packs_and_index(store, &*store.view(true)?, &mut sealed, &Helpers::new(), &syncs)?;
+            publish::packs_and_index(store, &*store.view(true)?, &mut sealed, &Helpers::new(store.layout().disk().limits().helpers), &syncs)?;
             Ok(done)
         });
-    sealed.into_iter().for_each(Sealed::discard);
+    sealed.into_iter().for_each(|pack| pack.discard(store.layout()));
     published
 }
 

@@ -10,14 +10,15 @@ use super::plan::Plan;
 use super::{PruneOptions, PruneReport, Trash};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
+use crate::store::disk::Held;
 use crate::store::index::{Draft, Segment, View};
 use crate::store::layout::{Layout, PackId};
 use crate::store::packfile::PackFile;
 use crate::store::session::PATIENCE;
 use crate::store::{Reader, Store, publish};
 use crate::sys;
-use crate::sys::fs::{self, Syncs};
-use crate::sys::lock::{Lock, Mode};
+use crate::sys::fs::Syncs;
+use crate::sys::lock::Mode;
 
 /// How long it waits for captures and restores while it keeps new ones out.
 const GIVE_WAY: Duration = Duration::from_millis(200);
@@ -25,8 +26,8 @@ const GIVE_WAY: Duration = Duration::from_millis(200);
 /// The lock alone, and the gate that keeps others from coming.
 #[derive(Debug)]
 pub(in crate::store) struct Alone {
-    lock: Lock,
-    gate: Lock,
+    lock: Held,
+    gate: Held,
 }
 
 impl Alone {
@@ -41,8 +42,8 @@ impl Alone {
 pub(in crate::store) fn alone(layout: &Layout, attempts: u32, control: &Control) -> Result<Alone> {
     let mut attempt = 0;
     loop {
-        let gate = Lock::wait(&layout.gate(), Mode::Exclusive, PATIENCE, control)?;
-        match Lock::wait(&layout.lock(), Mode::Exclusive, GIVE_WAY, control) {
+        let gate = layout.disk().lock(&layout.gate(), Mode::Exclusive, PATIENCE, control)?;
+        match layout.disk().lock(&layout.lock(), Mode::Exclusive, GIVE_WAY, control) {
             Ok(lock) => return Ok(Alone { lock, gate }),
             Err(error) if error.kind() == ErrorKind::Busy && attempt + 1 < attempts => {}
             Err(error) if error.kind() == ErrorKind::Busy => {
@@ -59,12 +60,12 @@ pub(in crate::store) fn alone(layout: &Layout, attempts: u32, control: &Control)
 
 /// Takes what goes out of use.
 pub(super) fn sweep(store: &Store, marks: &mut Marks, plan: Plan, options: &PruneOptions, control: &Control) -> Result<PruneReport> {
-    let layout = store.layout();
+    let (layout, disk) = (store.layout(), store.layout().disk());
     let Plan { mut report, mut going, generation, rewritten, .. } = plan;
     control.check()?;
     if going.is_empty() {
         // Only what died in tmp/ is left to do, and that can wait for another day.
-        if let Some(lock) = Lock::attempt(&layout.lock(), Mode::Exclusive)? {
+        if let Some(lock) = disk.try_lock(&layout.lock(), Mode::Exclusive, true)? {
             empty_tmp(layout)?;
             drop(lock);
         }
@@ -94,7 +95,7 @@ pub(super) fn sweep(store: &Store, marks: &mut Marks, plan: Plan, options: &Prun
         // Not even room for a name: they go at once, after a last look for what is needed.
         Err(error) if error.kind() == ErrorKind::NoSpace => {
             marks.check(&*store.view(true)?, layout, &packs)?;
-            packs.iter().try_for_each(|id| fs::remove_file(&layout.pack(id)))?;
+            packs.iter().try_for_each(|id| disk.remove_file(&layout.pack(id)))?;
             report.unlinked = true;
         }
         other => other?,
@@ -104,8 +105,8 @@ pub(super) fn sweep(store: &Store, marks: &mut Marks, plan: Plan, options: &Prun
     sync_moved(layout, &packs, &folder, &syncs)?;
     if report.unlinked {
         marks.check(&*store.view(true)?, layout, &packs)?;
-        Trash::list(layout)?.empty()?;
-        syncs.folder(&layout.trash())?;
+        Trash::list(layout)?.empty(layout)?;
+        disk.sync_folder(&layout.trash(), &syncs)?;
     }
     if retired.full {
         // With room again the index can be written; if there is none, the next capture does it.
@@ -126,7 +127,7 @@ fn spare(
     going.retain(|id, prefixes| {
         let stays = prefixes.iter().any(|prefix| fresh.contains(prefix));
         if stays {
-            let size = std::fs::metadata(layout.pack(id)).map_or(0, |found| found.len());
+            let size = layout.disk().stat(&layout.pack(id)).ok().flatten().map_or(0, |found| found.len);
             let (packs, bytes) = if rewritten.contains(id) {
                 (&mut report.packs_rewritten, &mut report.bytes_rewritten)
             } else {
@@ -164,9 +165,9 @@ pub(in crate::store) fn retire(store: &Store, change: &Change<'_>, syncs: &Syncs
     let full = matches!(&published, Err(error) if error.kind() == ErrorKind::NoSpace);
     let new = unless_full(published)?.flatten();
     // A segment is a cache: what it alone knew is read from the footers where there is no room for another.
-    let index = store.layout().index();
-    old.iter().filter(|old| new.as_ref() != Some(old)).try_for_each(|old| fs::remove_file(&index.join(old)))?;
-    syncs.folder(&index)?;
+    let (index, disk) = (store.layout().index(), store.layout().disk());
+    old.iter().filter(|old| new.as_ref() != Some(old)).try_for_each(|old| disk.remove_file(&index.join(old)))?;
+    disk.sync_folder(&index, syncs)?;
     let generation = new_generation(store.layout(), syncs)?;
     Ok(Retired { generation, full })
 }
@@ -212,44 +213,51 @@ pub(super) fn unless_full<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Raises the generation, durably, above all that were; on a full disk the file is written over, as it has a block.
+/// Raises the generation, durably, above all that were.
 pub(in crate::store) fn new_generation(layout: &Layout, syncs: &Syncs) -> Result<u64> {
+    let disk = layout.disk();
     // Where the number is lost, one that no counting has reached.
     let last = layout.generation()?.unwrap_or_else(sys::id::now_ms);
     let generation = last.max(Trash::list(layout)?.highest).saturating_add(1);
-    let bytes = format!("{generation}\n").into_bytes();
-    let temporary = layout.temporary("generation")?;
-    let replaced = fs::write_new(&temporary, &[&bytes], 0o600, syncs).and_then(|()| fs::rename(&temporary, &layout.generation_file()));
-    if unless_full(replaced)?.is_some() {
-        syncs.folder(layout.root())?;
-    } else {
-        fs::remove_file(&temporary)?;
-        fs::overwrite(&layout.generation_file(), &bytes, syncs)?;
+    let text = format!("{generation}\n");
+    let write = || {
+        let temporary = layout.temporary("generation")?;
+        disk.write_new(&temporary, &[text.as_bytes()], 0o600, syncs)?;
+        disk.rename(&temporary, &layout.generation_file()).inspect_err(|_| disk.discard(&temporary))?;
+        disk.sync_folder(layout.root(), syncs)
+    };
+    if unless_full(write())?.is_none() {
+        // Without a number no list of chunks is believed, which is as good; and its block may be what was wanting.
+        disk.remove_file(&layout.generation_file())?;
+        disk.sync_folder(layout.root(), syncs)?;
+        unless_full(write())?;
     }
     Ok(generation)
 }
 
 /// Moves packs that nothing uses any more into a folder of the trash or of the quarantine.
 pub(in crate::store) fn move_into(layout: &Layout, packs: &BTreeSet<PackId>, folder: &Path) -> Result<()> {
-    fs::make_folder(folder, 0o700)?;
-    packs.iter().try_for_each(|id| fs::rename(&layout.pack(id), &folder.join(id.file_name())))
+    layout.disk().make_folder(folder, 0o700)?;
+    packs.iter().try_for_each(|id| layout.disk().rename(&layout.pack(id), &folder.join(id.file_name())))
 }
 
 /// Makes durable that packs are in a folder and no more in their places.
 pub(in crate::store) fn sync_moved(layout: &Layout, packs: &BTreeSet<PackId>, folder: &Path, syncs: &Syncs) -> Result<()> {
-    if folder.is_dir() {
-        syncs.folder(folder)?;
+    let disk = layout.disk();
+    if disk.is_folder(folder)? {
+        disk.sync_folder(folder, syncs)?;
     }
-    syncs.folder(folder.parent().unwrap_or(layout.root()))?;
+    disk.sync_folder(folder.parent().unwrap_or(layout.root()), syncs)?;
     let folders: BTreeSet<u8> = packs.iter().filter_map(|id| id.0.first().copied()).collect();
-    folders.into_iter().try_for_each(|first| syncs.folder(&layout.pack_folder(first)))
+    folders.into_iter().try_for_each(|first| disk.sync_folder(&layout.pack_folder(first), syncs))
 }
 
 /// Removes what is in `tmp/`: alone, so that nobody is writing there.
 fn empty_tmp(layout: &Layout) -> Result<()> {
-    for name in fs::names(&layout.tmp())? {
+    let disk = layout.disk();
+    for name in disk.names(&layout.tmp())? {
         let path = layout.tmp().join(name);
-        if path.is_dir() { fs::remove_tree(&path)? } else { fs::remove_file(&path)? }
+        if disk.is_folder(&path)? { disk.remove_tree(&path)? } else { disk.remove_file(&path)? }
     }
     Ok(())
 }
