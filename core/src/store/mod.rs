@@ -21,6 +21,7 @@ mod publish;
 mod reader;
 mod refs;
 mod session;
+mod verify;
 mod wire;
 
 #[cfg(test)]
@@ -33,3 +34,4 @@ pub use prune::{PruneOptions, PruneReport};
 pub use reader::Reader;
 pub use refs::{Half, Ref, RefKind};
 pub use session::{FileRead, Session, SessionReport};
+pub use verify::{Drilled, Finding, FindingKind, Loss, VerifyLevel, VerifyOptions, VerifyReport};

@@ -8,7 +8,7 @@ use super::disk::{self, Disk};
 use super::format::{Format, Use};
 use super::index::View;
 use super::layout::Layout;
-use super::{PruneOptions, PruneReport, Reader, Ref, Session, prune, refs};
+use super::{Drilled, PruneOptions, PruneReport, Reader, Ref, Session, VerifyLevel, VerifyOptions, VerifyReport, prune, refs, verify};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 
@@ -188,6 +188,30 @@ impl Store {
         prune::prune(self, options, control)
     }
 
+    /// Checks the store; what is wrong is in the report. Writes nothing, but for the memory of a budget (see
+    /// [`VerifyOptions`]), and works on a read-only mount.
+    ///
+    /// # Errors
+    /// `Busy` where a prune does not end, `Cancelled`, `Io` where the store's folders cannot be listed; a drill also
+    /// `InvalidArgument` (no scratch folder) and `NoSpace`.
+    pub fn verify(&self, options: &VerifyOptions, control: &Control) -> Result<VerifyReport> {
+        verify::verify(self, options, &mut |_| Ok(()), control)
+    }
+
+    /// As [`Store::verify`] with [`VerifyLevel::Drill`], whatever `options` say: `started` is given each restored checkpoint
+    /// before its trees are removed, to start its cluster; a failure becomes a finding.
+    ///
+    /// # Errors
+    /// As [`Store::verify`].
+    pub fn drill(
+        &self,
+        options: &VerifyOptions,
+        started: &mut dyn FnMut(&Drilled<'_>) -> Result<()>,
+        control: &Control,
+    ) -> Result<VerifyReport> {
+        verify::verify(self, &VerifyOptions { level: VerifyLevel::Drill, ..options.clone() }, started, control)
+    }
+
     pub(super) fn layout(&self) -> &Layout {
         &self.inner.layout
     }
@@ -204,7 +228,7 @@ impl Store {
         Ok(view)
     }
 
-    fn allow(&self, what: Use) -> Result<()> {
+    pub(super) fn allow(&self, what: Use) -> Result<()> {
         self.inner.format.allow(what, &self.layout().format())
     }
 }
