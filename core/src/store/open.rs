@@ -8,7 +8,10 @@ use super::disk::{self, Disk};
 use super::format::{Format, Use};
 use super::index::View;
 use super::layout::Layout;
-use super::{Drilled, PruneOptions, PruneReport, Reader, Ref, Session, VerifyLevel, VerifyOptions, VerifyReport, prune, refs, verify};
+use super::{
+    Drilled, PruneOptions, PruneReport, Reader, Ref, RepairOptions, RepairReport, Session, StatsReport, VerifyLevel, VerifyOptions,
+    VerifyReport, prune, refs, repair, stats, verify,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 
@@ -210,6 +213,26 @@ impl Store {
         control: &Control,
     ) -> Result<VerifyReport> {
         verify::verify(self, &VerifyOptions { level: VerifyLevel::Drill, ..options.clone() }, started, control)
+    }
+
+    /// Puts right what can be: rebuilds the index, copies whole chunks out of damaged packs, looks for missing ones in the
+    /// trash, and puts what is damaged into the quarantine. Deletes nothing; may be interrupted and run again. What is lost all
+    /// the same is in the report.
+    ///
+    /// # Errors
+    /// `Busy` where captures or restores run or another prune or repair does, `Cancelled`, `NoSpace`, `ReadOnly`,
+    /// `Permission`, `UnsupportedFormat`, `Io`; what was copied by then is kept, and nothing was moved or lost.
+    pub fn repair(&self, options: &RepairOptions, control: &Control) -> Result<RepairReport> {
+        self.allow(Use::Write)?;
+        repair::repair(self, options, control)
+    }
+
+    /// What the store holds, in all and by checkpoint. Writes nothing.
+    ///
+    /// # Errors
+    /// `Busy` where a prune does not end, `Corrupt` where a manifest is damaged, `Cancelled`, `Io`.
+    pub fn stats(&self, control: &Control) -> Result<StatsReport> {
+        stats::stats(self, control)
     }
 
     pub(super) fn layout(&self) -> &Layout {

@@ -150,6 +150,11 @@ impl Segment {
         self.raw_rows().len()
     }
 
+    /// Bytes that it takes in memory.
+    pub(in crate::store) fn memory(&self) -> usize {
+        self.bytes.capacity() + self.packs.capacity() * size_of::<(PackId, u64)>() + self.fan.capacity() * size_of::<u32>()
+    }
+
     /// The packs it covers and their sizes in bytes.
     pub(in crate::store) fn packs(&self) -> &[(PackId, u64)] {
         &self.packs

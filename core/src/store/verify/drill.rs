@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Drill, FindingKind, Findings, VerifyOptions};
+use super::{Drill, Findings, VerifyOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Control, Unit};
 use crate::store::{ChunkId, ChunkRef, Entry, EntryKind, Reader, Ref};

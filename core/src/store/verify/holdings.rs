@@ -22,12 +22,14 @@ pub(in crate::store) struct Holdings<'a> {
     locked: bool,
     /// Copies that are known to be damaged.
     pub(in crate::store) bad: HashSet<(PackId, [u8; 16])>,
+    /// Packs that do not count.
+    pub(in crate::store) bad_packs: BTreeSet<PackId>,
 }
 
 impl<'a> Holdings<'a> {
     pub(in crate::store) fn new(store: &'a Store, view: Arc<View>, locked: bool) -> Self {
         let presence = Presence::of(&view);
-        Self { store, view, presence, locked, bad: HashSet::new() }
+        Self { store, view, presence, locked, bad: HashSet::new(), bad_packs: BTreeSet::new() }
     }
 
     /// Whether a copy of the chunk is there that is not known to be damaged.
@@ -35,6 +37,7 @@ impl<'a> Holdings<'a> {
         let layout = self.store.layout();
         self.view.locate(id).any(|(segment, location)| {
             len.is_none_or(|len| location.plain == len)
+                && !self.bad_packs.contains(&location.pack)
                 && !self.bad.contains(&(location.pack, id.prefix()))
                 && (self.presence.check(layout, segment, &location)
                     || (!self.locked && PackFile::open(layout, &location.pack).is_ok_and(|pack| pack.size() == location.pack_size)))

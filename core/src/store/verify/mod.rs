@@ -14,9 +14,8 @@ use std::collections::{BTreeMap, HashSet};
 
 pub use drill::Drilled;
 pub(super) use holdings::{Holdings, Losses};
-pub(super) use index::{Doubt, doubts};
+pub(super) use index::doubts;
 pub(super) use packs::{Examined, examine, of_bytes};
-pub(super) use report::LISTED;
 pub use report::{Finding, FindingKind, Loss, VerifyLevel, VerifyOptions, VerifyReport};
 
 use super::index::View;
