@@ -8,7 +8,10 @@ use super::disk::{self, Disk};
 use super::format::{Format, Use};
 use super::index::View;
 use super::layout::Layout;
-use super::{PruneOptions, PruneReport, Reader, Ref, Session, prune, refs};
+use super::{
+    Drilled, PruneOptions, PruneReport, Reader, Ref, RepairOptions, RepairReport, Session, StatsReport, VerifyLevel, VerifyOptions,
+    VerifyReport, prune, refs, repair, stats, verify,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 
@@ -152,6 +155,15 @@ impl Store {
         refs::list(self.layout())
     }
 
+    /// The last `count` refs by id, which is by time, oldest first, and the names of those of them that do not parse. Only
+    /// they are read, however many there are.
+    ///
+    /// # Errors
+    /// As [`Store::refs`].
+    pub fn last_refs(&self, count: usize) -> Result<(Vec<Ref>, Vec<String>)> {
+        refs::last(self.layout(), count)
+    }
+
     /// One ref by its exact id.
     ///
     /// # Errors
@@ -179,6 +191,50 @@ impl Store {
         prune::prune(self, options, control)
     }
 
+    /// Checks the store; what is wrong is in the report. Writes nothing, but for the memory of a budget (see
+    /// [`VerifyOptions`]), and works on a read-only mount.
+    ///
+    /// # Errors
+    /// `Busy` where a prune does not end, `Cancelled`, `Io` where the store's folders cannot be listed; a drill also
+    /// `InvalidArgument` (no scratch folder) and `NoSpace`.
+    pub fn verify(&self, options: &VerifyOptions, control: &Control) -> Result<VerifyReport> {
+        verify::verify(self, options, &mut |_| Ok(()), control)
+    }
+
+    /// As [`Store::verify`] with [`VerifyLevel::Drill`], whatever `options` say: `started` is given each restored checkpoint
+    /// before its trees are removed, to start its cluster; a failure becomes a finding.
+    ///
+    /// # Errors
+    /// As [`Store::verify`].
+    pub fn drill(
+        &self,
+        options: &VerifyOptions,
+        started: &mut dyn FnMut(&Drilled<'_>) -> Result<()>,
+        control: &Control,
+    ) -> Result<VerifyReport> {
+        verify::verify(self, &VerifyOptions { level: VerifyLevel::Drill, ..options.clone() }, started, control)
+    }
+
+    /// Puts right what can be: rebuilds the index, copies whole chunks out of damaged packs, looks for missing ones in the
+    /// trash, and puts what is damaged into the quarantine. Deletes nothing; may be interrupted and run again. What is lost all
+    /// the same is in the report.
+    ///
+    /// # Errors
+    /// `Busy` where captures or restores run or another prune or repair does, `Cancelled`, `NoSpace`, `ReadOnly`,
+    /// `Permission`, `UnsupportedFormat`, `Io`; what was copied by then is kept, and nothing was moved or lost.
+    pub fn repair(&self, options: &RepairOptions, control: &Control) -> Result<RepairReport> {
+        self.allow(Use::Write)?;
+        repair::repair(self, options, control)
+    }
+
+    /// What the store holds, in all and by checkpoint. Writes nothing.
+    ///
+    /// # Errors
+    /// `Busy` where a prune does not end, `Corrupt` where a manifest is damaged, `Cancelled`, `Io`.
+    pub fn stats(&self, control: &Control) -> Result<StatsReport> {
+        stats::stats(self, control)
+    }
+
     pub(super) fn layout(&self) -> &Layout {
         &self.inner.layout
     }
@@ -195,7 +251,7 @@ impl Store {
         Ok(view)
     }
 
-    fn allow(&self, what: Use) -> Result<()> {
+    pub(super) fn allow(&self, what: Use) -> Result<()> {
         self.inner.format.allow(what, &self.layout().format())
     }
 }

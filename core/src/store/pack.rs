@@ -186,6 +186,23 @@ impl Trailer {
     }
 }
 
+/// The size of a pack of so many blobs, which take `body` bytes with their headers.
+pub(super) fn file_size(blobs: usize, body: u64) -> u64 {
+    (HEADER + blobs * ENTRY + TRAILER) as u64 + body
+}
+
+/// The blobs of a whole pack in memory, by its footer.
+pub(super) fn parse(bytes: &[u8], uuid: &[u8; 16]) -> Parsed<Vec<Blob>> {
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Malformed("it is too long"));
+    }
+    check_header(bytes, uuid)?;
+    let at = bytes.len().checked_sub(TRAILER).ok_or(Malformed("it is too short"))?;
+    let trailer = Trailer::parse(bytes.get(at..).unwrap_or_default(), bytes.len() as u64)?;
+    let footer = bytes.get(trailer.offset as usize..at).ok_or(Malformed("its trailer does not fit its size"))?;
+    trailer.blobs(footer)
+}
+
 /// The blobs of a pack whose footer is lost: found by their headers, each payload checked against its id.
 pub(super) fn salvage(bytes: &[u8]) -> Vec<Blob> {
     let mut blobs = Vec::new();
@@ -206,7 +223,7 @@ pub(super) fn salvage(bytes: &[u8]) -> Vec<Blob> {
     blobs
 }
 
-fn payload<'a>(pack: &'a [u8], blob: &Blob) -> Option<&'a [u8]> {
+pub(super) fn payload<'a>(pack: &'a [u8], blob: &Blob) -> Option<&'a [u8]> {
     pack.get(blob.offset as usize + BLOB_HEADER..usize::try_from(blob.end()).ok()?)
 }
 

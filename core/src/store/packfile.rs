@@ -42,6 +42,11 @@ impl PackFile {
         }
     }
 
+    /// Opens a pack in its place only; `NotFound` where it is not there.
+    pub(super) fn open_in_place(layout: &Layout, id: &PackId) -> Result<Self> {
+        Self::open_at(layout.disk(), layout.pack(id))
+    }
+
     fn open_at(disk: &dyn Disk, path: PathBuf) -> Result<Self> {
         let file = disk.open(&path)?;
         let size = file.len().map_err(|source| Error::io("stat", &path, source))?;
@@ -66,6 +71,20 @@ impl PackFile {
             return Err(damaged(Malformed("another chunk lies there")));
         }
         pack::check(&blob, bytes.get(BLOB_HEADER..).unwrap_or_default()).map_err(damaged)
+    }
+
+    /// The stored bytes of a blob that the footer names, whose own header agrees and whose plain bytes have its hash.
+    pub(super) fn payload(&self, blob: &Blob) -> Result<Vec<u8>> {
+        let id = blob.id;
+        let damaged = |why: Malformed| damaged(&self.path, &format!("chunk {id}: {why}")).with("chunk", id);
+        let mut bytes = vec![0; BLOB_HEADER + blob.stored as usize];
+        self.exact(&mut bytes, u64::from(blob.offset))?;
+        if Blob::parse(&bytes, blob.offset).map_err(damaged)? != *blob {
+            return Err(damaged(Malformed("another chunk lies there")));
+        }
+        let payload = bytes.split_off(BLOB_HEADER);
+        pack::check(blob, &payload).map_err(damaged)?;
+        Ok(payload)
     }
 
     /// The blobs by the footer; `Corrupt` where header or footer is damaged.

@@ -147,6 +147,10 @@ impl Reader {
         error.with("chunk", id).hint("put the missing pack back from a copy of the store, or capture the same content again")
     }
 
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
     fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,5 +1,7 @@
 //! Refs: the small files that make checkpoints exist.
 
+use std::ffi::{OsStr, OsString};
+
 use serde::{Deserialize, Serialize};
 
 use super::ChunkId;
@@ -149,15 +151,43 @@ fn missing(id: &str) -> Error {
         .hint("list the checkpoints to see their ids")
 }
 
+/// The names of all files in the folder of refs, in the order of their bytes, which for good ids is that of time.
+pub(super) fn names(layout: &Layout) -> Result<Vec<OsString>> {
+    layout.disk().names(&layout.refs())
+}
+
+/// The ref in the file of this name, which may be no id.
+pub(super) fn read_name(layout: &Layout, name: &OsStr) -> Result<Ref> {
+    match name.to_str().filter(|id| check_id(id).is_ok()) {
+        Some(id) => read(layout, id),
+        None => {
+            let path = layout.refs().join(name);
+            Err(Error::new(ErrorKind::Corrupt, format!("{} has not the name of a ref", path.display()))
+                .with("path", path.display())
+                .hint("move the file out of the folder of refs"))
+        }
+    }
+}
+
 pub(super) fn list(layout: &Layout) -> Result<(Vec<Ref>, Vec<String>)> {
+    load(layout, names(layout)?)
+}
+
+/// The `count` last by name; only they are read.
+pub(super) fn last(layout: &Layout, count: usize) -> Result<(Vec<Ref>, Vec<String>)> {
+    let mut names = names(layout)?;
+    let first = names.len().saturating_sub(count);
+    load(layout, names.split_off(first))
+}
+
+fn load(layout: &Layout, names: Vec<OsString>) -> Result<(Vec<Ref>, Vec<String>)> {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
-    for name in layout.disk().names(&layout.refs())? {
-        let text = name.to_string_lossy().into_owned();
-        match name.to_str().filter(|id| check_id(id).is_ok()).map(|id| read(layout, id)) {
-            Some(Ok(reference)) => good.push(reference),
+    for name in names {
+        match read_name(layout, &name) {
+            Ok(reference) => good.push(reference),
             // Removed since the folder was listed.
-            Some(Err(error)) if error.kind() == ErrorKind::NotFound => {}
-            Some(Err(_)) | None => bad.push(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(_) => bad.push(name.to_string_lossy().into_owned()),
         }
     }
     good.sort_by(|a, b| a.id.cmp(&b.id));

@@ -235,6 +235,15 @@ pub fn check_writable(folder: &Path) -> Result<()> {
         .map_err(|errno| Error::io("write in", folder, errno))
 }
 
+/// Bytes that the caller may still write on the file system that holds `path`.
+///
+/// # Errors
+/// `NotFound`, `Io`.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let found = rustix::fs::statvfs(path).map_err(|errno| Error::io("statvfs", path, errno))?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// Removes a file; one that is not there is fine.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use forklift::postgres::{
-    Address, Credentials, Installation, Origin, Role, RunAs, Server, ServerSpec, ServerStatus, StopMode, Version, status,
+    Address, Credentials, Installation, Origin, Role, RunAs, Server, ServerSpec, ServerStatus, StopMode, status,
 };
 use forklift::{Control, Environment, Result};
 

@@ -203,6 +203,22 @@ pub(in crate::store) trait Disk: Debug + Send + Sync {
         }
     }
 
+    /// Bytes that may still be written on the file system that holds `path`.
+    fn free(&self, path: &Path) -> Result<u64> {
+        let _ = path;
+        Ok(u64::MAX)
+    }
+
+    /// Tells one file from another that takes its name later; `None` where nothing is there.
+    fn stamp(&self, path: &Path) -> Result<Option<[u64; 4]>> {
+        let Some(bytes) = self.read_optional(path)? else { return Ok(None) };
+        let hash = blake3::hash(&bytes);
+        let (words, _) = hash.as_bytes().as_chunks::<8>();
+        let mut stamp = [0; 4];
+        stamp.iter_mut().zip(words).for_each(|(to, from)| *to = u64::from_le_bytes(*from));
+        Ok(Some(stamp))
+    }
+
     /// Removes a file on the way out of a failure, which is what the caller is told.
     fn discard(&self, path: &Path) {
         self.unlink(path).ok();

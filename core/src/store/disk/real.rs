@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::Path;
 
 use super::{Disk, Handle, Held, Stat};
@@ -89,6 +89,18 @@ impl Disk for RealDisk {
 
     fn network_file_system(&self, path: &Path) -> Result<Option<&'static str>> {
         fs::network_file_system(path)
+    }
+
+    fn free(&self, path: &Path) -> Result<u64> {
+        fs::free_bytes(path)
+    }
+
+    fn stamp(&self, path: &Path) -> Result<Option<[u64; 4]>> {
+        match std::fs::symlink_metadata(path) {
+            Ok(found) => Ok(Some([found.ino(), found.len(), found.ctime().cast_unsigned(), found.ctime_nsec().cast_unsigned()])),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::io("stat", path, source)),
+        }
     }
 
     fn try_lock(&self, path: &Path, mode: Mode, create: bool) -> Result<Option<Held>> {

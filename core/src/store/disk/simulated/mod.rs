@@ -322,6 +322,11 @@ impl Disk for SimulatedDisk {
         Ok(None)
     }
 
+    fn free(&self, path: &Path) -> Result<u64> {
+        let inner = self.call("statvfs", path)?;
+        Ok(inner.faults.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(inner.state.used)))
+    }
+
     /// One that cannot be had at once is `Busy`: there are no other threads that could release it.
     fn try_lock(&self, path: &Path, mode: Mode, create: bool) -> Result<Option<Held>> {
         let mut inner = self.call("lock", path)?;
