@@ -58,7 +58,10 @@ pub(in crate::store) trait Handle: Debug + Send + Sync {
 pub(in crate::store) enum Held {
     Real(Lock),
     #[cfg(test)]
-    Simulated(simulated::SimulatedLock),
+    Simulated {
+        /// Released when it is dropped.
+        _lock: simulated::SimulatedLock,
+    },
 }
 
 impl Held {
@@ -67,7 +70,7 @@ impl Held {
         match self {
             Self::Real(lock) => lock.check_process(),
             #[cfg(test)]
-            Self::Simulated(_) => Ok(()),
+            Self::Simulated { .. } => Ok(()),
         }
     }
 }

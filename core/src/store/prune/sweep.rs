@@ -47,7 +47,9 @@ pub(in crate::store) fn alone(layout: &Layout, attempts: u32, control: &Control)
             Ok(lock) => return Ok(Alone { lock, gate }),
             Err(error) if error.kind() == ErrorKind::Busy && attempt + 1 < attempts => {}
             Err(error) if error.kind() == ErrorKind::Busy => {
-                return Err(error.while_doing("captures or restores are running").hint("try again when they have ended; nothing was removed"));
+                return Err(error
+                    .while_doing("captures or restores are running")
+                    .hint("try again when they have ended; nothing was removed"));
             }
             Err(error) => return Err(error),
         }
@@ -88,6 +90,8 @@ pub(super) fn sweep(store: &Store, marks: &mut Marks, plan: Plan, options: &Prun
         return Ok(report);
     }
     let syncs = Syncs::new();
+    // A ref that was not marked may be one whose removal a loss of power would undo.
+    disk.sync_folder(&layout.refs(), &syncs)?;
     let packs: BTreeSet<PackId> = going.into_keys().collect();
     let retired = retire(store, &Change { goes: &|id| packs.contains(id), distrusted: &HashSet::new() }, &syncs)?;
     let folder = layout.trash().join(retired.generation.to_string());
@@ -116,13 +120,7 @@ pub(super) fn sweep(store: &Store, marks: &mut Marks, plan: Plan, options: &Prun
 }
 
 /// Keeps the packs that hold something that is needed since the plan was made.
-fn spare(
-    layout: &Layout,
-    fresh: &[[u8; 16]],
-    rewritten: &[PackId],
-    going: &mut BTreeMap<PackId, Vec<[u8; 16]>>,
-    report: &mut PruneReport,
-) {
+fn spare(layout: &Layout, fresh: &[[u8; 16]], rewritten: &[PackId], going: &mut BTreeMap<PackId, Vec<[u8; 16]>>, report: &mut PruneReport) {
     let fresh: HashSet<&[u8; 16]> = fresh.iter().collect();
     going.retain(|id, prefixes| {
         let stays = prefixes.iter().any(|prefix| fresh.contains(prefix));
@@ -160,6 +158,8 @@ pub(in crate::store) struct Retired {
 /// Takes packs out of the index and raises the generation, each durable before the next; then they may be moved. Alone.
 pub(in crate::store) fn retire(store: &Store, change: &Change<'_>, syncs: &Syncs) -> Result<Retired> {
     let view = store.view(true)?;
+    // Not only in the index, where a full disk is forgiven: what goes may be in them alone from now on.
+    settle_loose(store, &view, syncs)?;
     let old: Vec<String> = affected(&view, change).map(|(name, _)| name.clone()).chain(view.damaged().iter().cloned()).collect();
     let published = index_without(store, change, syncs);
     let full = matches!(&published, Err(error) if error.kind() == ErrorKind::NoSpace);
@@ -172,16 +172,23 @@ pub(in crate::store) fn retire(store: &Store, change: &Change<'_>, syncs: &Syncs
     Ok(Retired { generation, full })
 }
 
+/// Makes the names of packs without a segment durable: whoever published them may have died before. Packs in a segment are.
+fn settle_loose(store: &Store, view: &View, syncs: &Syncs) -> Result<()> {
+    let folders: BTreeSet<u8> = view.loose().iter().filter_map(|(id, _)| id.0.first().copied()).collect();
+    folders.into_iter().try_for_each(|first| store.layout().disk().sync_folder(&store.layout().pack_folder(first), syncs))
+}
+
 fn affected<'a>(view: &'a View, change: &'a Change<'_>) -> impl Iterator<Item = &'a (String, Arc<Segment>)> {
-    view.segments().iter().filter(|(name, segment)| {
-        change.distrusted.contains(name) || segment.packs().iter().any(|(id, _)| (change.goes)(id))
-    })
+    view.segments()
+        .iter()
+        .filter(|(name, segment)| change.distrusted.contains(name) || segment.packs().iter().any(|(id, _)| (change.goes)(id)))
 }
 
 /// Publishes a segment for what only the segments know that the change affects, and for packs without one. Gives its name
 /// where one was needed.
 pub(in crate::store) fn index_without(store: &Store, change: &Change<'_>, syncs: &Syncs) -> Result<Option<String>> {
     let view = store.view(true)?;
+    settle_loose(store, &view, syncs)?;
     let gone: HashSet<&str> = affected(&view, change).map(|(name, _)| name.as_str()).collect();
     let staying = view.segments().iter().filter(|(name, _)| !gone.contains(name.as_str()));
     let covered: HashSet<PackId> = staying.flat_map(|(_, segment)| segment.packs()).map(|(id, _)| *id).collect();
@@ -192,8 +199,8 @@ pub(in crate::store) fn index_without(store: &Store, change: &Change<'_>, syncs:
             continue;
         }
         for (id, _) in segment.packs().iter().filter(|(id, _)| !(change.goes)(id) && !covered.contains(id)) {
-            if let Ok((size, blobs)) = PackFile::open_in_place(store.layout(), id)
-                .and_then(|pack| Ok((pack.size(), pack.footer(store.uuid_bytes())?)))
+            if let Ok((size, blobs)) =
+                PackFile::open_in_place(store.layout(), id).and_then(|pack| Ok((pack.size(), pack.footer(store.uuid_bytes())?)))
             {
                 draft.add_pack(*id, size, &blobs);
             }

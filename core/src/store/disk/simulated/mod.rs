@@ -56,6 +56,8 @@ struct Inner {
     state: State,
     faults: Faults,
     calls: u64,
+    /// The names of the calls, where they are recorded.
+    names: Option<Vec<String>>,
     interrupt: bool,
     shots: Option<Vec<Shot>>,
     mark: usize,
@@ -109,7 +111,7 @@ impl SimulatedDisk {
     }
 
     fn with(state: State, asserting: bool) -> Arc<Self> {
-        let inner = Inner { state, faults: Faults::default(), calls: 0, interrupt: false, shots: None, mark: 0, hook: None };
+        let inner = Inner { state, faults: Faults::default(), calls: 0, names: None, interrupt: false, shots: None, mark: 0, hook: None };
         let limits = Limits { pack: 1500, helpers: 0 };
         Arc::new(Self { inner: Arc::new(Mutex::new(inner)), locks: Locks::default(), asserting, limits })
     }
@@ -136,19 +138,16 @@ impl SimulatedDisk {
         self.inner().hook = Some((number, Box::new(hook)));
     }
 
-    /// Whether a hook is still waiting for its call.
-    pub(in crate::store) fn is_hook_waiting(&self) -> bool {
-        self.inner().hook.is_some()
-    }
-
     /// Tells the shots that follow what is to be expected of them.
     pub(in crate::store) fn mark(&self, mark: usize) {
         self.inner().mark = mark;
     }
 
-    /// Begins to record the disk: as it is, and after every change.
+    /// Begins to record the disk, as it is and after every change, and the names of all calls.
     pub(in crate::store) fn record(&self) {
         let mut inner = self.inner();
+        inner.calls = 0;
+        inner.names = Some(Vec::new());
         let first = Shot { state: inner.state.clone(), after: "the start".to_owned(), mark: inner.mark };
         inner.shots = Some(vec![first]);
     }
@@ -156,6 +155,11 @@ impl SimulatedDisk {
     /// What was recorded.
     pub(in crate::store) fn recorded(&self) -> Vec<Shot> {
         self.inner().shots.take().unwrap_or_default()
+    }
+
+    /// The names of the calls that were made while it recorded, in the order of their numbers.
+    pub(in crate::store) fn call_names(&self) -> Vec<String> {
+        self.inner().names.take().unwrap_or_default()
     }
 
     /// The disk as it is now.
@@ -178,7 +182,7 @@ impl SimulatedDisk {
 
     /// Counts a call, runs the hook that waits for it, and fails where it has to.
     fn call(&self, name: &str, path: &Path) -> Result<MutexGuard<'_, Inner>> {
-        before(&self.inner).map_err(|errno| error(name, path, errno))
+        before(&self.inner, name, path).map_err(|errno| error(name, path, errno))
     }
 
     fn done<T>(&self, name: &str, path: &Path, result: std::result::Result<T, Errno>, inner: &mut Inner) -> Result<T> {
@@ -206,7 +210,7 @@ impl Shot {
     }
 }
 
-fn before(inner: &Arc<Mutex<Inner>>) -> std::result::Result<MutexGuard<'_, Inner>, Errno> {
+fn before<'a>(inner: &'a Arc<Mutex<Inner>>, name: &str, path: &Path) -> std::result::Result<MutexGuard<'a, Inner>, Errno> {
     let lock = || inner.lock().unwrap_or_else(PoisonError::into_inner);
     let mut held = lock();
     let number = held.calls;
@@ -219,6 +223,9 @@ fn before(inner: &Arc<Mutex<Inner>>) -> std::result::Result<MutexGuard<'_, Inner
         held = lock();
     }
     held.calls += 1;
+    if let Some(names) = &mut held.names {
+        names.push(format!("{name} {}", path.display()));
+    }
     match held.faults.fail_at {
         Some((at, errno)) if number == at || (number > at && held.faults.from_then_on) => Err(errno),
         _ => Ok(held),
@@ -346,7 +353,7 @@ impl Disk for SimulatedDisk {
             Mode::Shared => *shared += 1,
             Mode::Exclusive => *alone = true,
         }
-        Ok(Some(Held::Simulated(SimulatedLock { locks: Arc::clone(&self.locks), id, mode })))
+        Ok(Some(Held::Simulated { _lock: SimulatedLock { locks: Arc::clone(&self.locks), id, mode } }))
     }
 
     fn limits(&self) -> Limits {
@@ -385,12 +392,12 @@ impl fmt::Debug for Inner {
 }
 
 impl SimulatedFile {
-    fn call(&self) -> io::Result<MutexGuard<'_, Inner>> {
-        before(&self.inner).map_err(io::Error::from_raw_os_error)
+    fn call(&self, name: &str) -> io::Result<MutexGuard<'_, Inner>> {
+        before(&self.inner, name, &self.path).map_err(io::Error::from_raw_os_error)
     }
 
-    fn transfer(&self) -> io::Result<MutexGuard<'_, Inner>> {
-        let mut inner = self.call()?;
+    fn transfer(&self, name: &str) -> io::Result<MutexGuard<'_, Inner>> {
+        let mut inner = self.call(name)?;
         inner.interrupt = inner.faults.interrupted && !inner.interrupt;
         if inner.interrupt { Err(io::Error::from_raw_os_error(libc::EINTR)) } else { Ok(inner) }
     }
@@ -398,12 +405,12 @@ impl SimulatedFile {
 
 impl Handle for SimulatedFile {
     fn len(&self) -> io::Result<u64> {
-        let inner = self.call()?;
+        let inner = self.call("stat")?;
         inner.state.bytes(self.id).map(|bytes| bytes.len() as u64).map_err(io::Error::from_raw_os_error)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let inner = self.transfer()?;
+        let inner = self.transfer("read")?;
         let bytes = inner.state.bytes(self.id).map_err(io::Error::from_raw_os_error)?;
         let rest = bytes.get(offset as usize..).unwrap_or_default();
         let count = rest.len().min(buffer.len()).min(inner.faults.short.unwrap_or(usize::MAX));
@@ -412,7 +419,7 @@ impl Handle for SimulatedFile {
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut inner = self.transfer()?;
+        let mut inner = self.transfer("write")?;
         let free = match inner.faults.capacity {
             Some(capacity) if !inner.faults.full_at_sync => capacity.saturating_sub(inner.state.used) as usize,
             _ => usize::MAX,
@@ -428,7 +435,7 @@ impl Handle for SimulatedFile {
 
     fn sync(&self) -> io::Result<()> {
         let full = |inner: &Inner| inner.faults.capacity.is_some_and(|capacity| inner.state.used > capacity);
-        let failed = match self.call() {
+        let failed = match self.call("fsync") {
             Ok(mut inner) if !full(&inner) => {
                 inner.state.sync_file(self.id);
                 changed(&mut inner, "fsync", &self.path);

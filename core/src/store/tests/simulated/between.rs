@@ -22,13 +22,9 @@ fn all_of_another_operation_between_two_calls() {
     let (mut pairs, mut both) = (0, 0);
     for first in OPERATIONS {
         for second in OTHERS {
-            let (disk, store, _) = start();
-            disk.suffer(Faults::default());
-            (first.run)(&store).unwrap();
-            // Of many calls that only look, some; of those that change something, all would be too many here.
-            let calls = disk.calls();
-            let step = (calls / if second.name == "prune" { 12 } else { 24 }).max(1) as usize;
-            for at in (0..calls).step_by(step) {
+            let calls = calls_of(first.run);
+            let most = if torture().is_zero() { 12 } else { usize::MAX };
+            for at in calls.iter().copied().step_by(calls.len().div_ceil(most)) {
                 pairs += 1;
                 both += u64::from(interleaved(&first, &second, at, &mut explored));
             }
@@ -63,7 +59,7 @@ fn interleaved(first: &Operation, second: &Operation, at: u64, explored: &mut Ex
         assert!(gave_way(error), "{}: {error}", context());
     }
     let second_done = if done { (second.after)(unsure.clone()) } else { unsure.clone() };
-    explored.each(&shots[shots.len().saturating_sub(40)..], |disk, shot, crash| {
+    explored.each(&shots, |_, disk, shot, crash| {
         let expected = if shot.mark == 1 { &second_done } else { &unsure };
         expected.holds(disk, &|| format!("{}: {}", context(), crash()));
     });
@@ -71,6 +67,6 @@ fn interleaved(first: &Operation, second: &Operation, at: u64, explored: &mut Ex
     expected = if result.is_ok() { (first.after)(expected) } else { expected };
     let mut last = shots.last().unwrap().clone();
     last.mark = 2;
-    explored.each(&[last], |disk, _, crash| expected.goes_on(disk, &|| format!("{}: {}", context(), crash())));
+    explored.each(&[last], |number, disk, _, crash| expected.is_right(number, disk, &|| format!("{}: {}", context(), crash())));
     result.is_ok() && done
 }

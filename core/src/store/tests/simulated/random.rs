@@ -1,7 +1,10 @@
 //! Random sequences of operations, kills, losses of power and faults against a model that is a set of ids.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::*;
 
@@ -153,25 +156,28 @@ impl World {
     }
 }
 
+/// Sequences of one seed.
+const CASES: u32 = 40;
+
 #[test]
 fn random_sequences() {
-    let cases = if torture().is_zero() { 40 } else { 4000 };
-    // The seed is fixed, so that a failure is found again; a longer run goes on from there.
-    let seed = [7; 32];
-    let generator = proptest::test_runner::TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &seed);
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let mut steps = 0;
-    let counted = std::cell::RefCell::new(&mut steps);
-    TestRunner::new_with_rng(config, generator)
-        .run(&sequences(), |sequence| {
+    // The seeds are always the same, so that a failure is found again; a long run takes more of them.
+    let (begun, mut seed) = (Instant::now(), 0);
+    let steps = AtomicU64::new(0);
+    while seed == 0 || begun.elapsed() < torture() {
+        seed += 1;
+        let generator = TestRng::from_seed(RngAlgorithm::ChaCha, blake3::hash(&u64::to_le_bytes(seed)).as_bytes());
+        let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+        let run = TestRunner::new_with_rng(config, generator).run(&sequences(), |sequence| {
             let mut world = World::new();
             for step in &sequence {
                 world.step(step);
-                **counted.borrow_mut() += 1;
+                steps.fetch_add(1, Ordering::Relaxed);
             }
             world.expected.goes_on(&world.disk, &|| "the end".to_owned());
             Ok(())
-        })
-        .unwrap();
-    println!("random sequences: {cases}, steps: {steps}");
+        });
+        run.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    println!("random sequences: {}, steps: {}", seed * u64::from(CASES), steps.into_inner());
 }

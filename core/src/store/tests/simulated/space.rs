@@ -43,7 +43,8 @@ fn full_after_any_byte(full_at_sync: bool) {
             }
             disk.suffer(Faults::default());
             let expected = before.unsure("c").unsure("e");
-            explored.each(&[disk.shot()], |disk, _, crash| expected.goes_on(disk, &|| format!("{}: {}", context(), crash())));
+            explored
+                .each(&[disk.shot()], |number, disk, _, crash| expected.is_right(number, disk, &|| format!("{}: {}", context(), crash())));
         }
     }
     println!("full disks (noticed at sync: {full_at_sync}): {failed} failed, {succeeded} succeeded");
