@@ -10,7 +10,6 @@ use super::layout::{FOLDERS, Layout};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys::fs::Syncs;
-use crate::sys::id;
 use crate::sys::lock::Mode;
 
 /// Made first and removed last: a folder that holds it was being made into a store.
@@ -66,7 +65,7 @@ fn fill(layout: &Layout) -> Result<()> {
     disk.sync_folder(&layout.packs(), &syncs)?;
     disk.sync_folder(layout.root(), &syncs)?;
     let temporary = layout.temporary("format")?;
-    disk.write_new(&temporary, &[&Format::new(&id::random()?).encode()?], 0o600, &syncs)?;
+    disk.write_new(&temporary, &[&Format::new(&disk.new_uuid()?).encode()?], 0o600, &syncs)?;
     disk.rename_new(&temporary, &layout.format())?;
     finish(layout)
 }

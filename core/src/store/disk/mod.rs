@@ -21,6 +21,7 @@ use super::parallel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys::fs::Syncs;
+use crate::sys::id;
 use crate::sys::lock::{self, Lock, Mode};
 
 /// What a path leads to, links followed.
@@ -107,6 +108,11 @@ pub(in crate::store) trait Disk: Debug + Send + Sync {
     /// See [`Limits`].
     fn limits(&self) -> Limits {
         Limits { pack: pack::TARGET, helpers: parallel::other_cores() }
+    }
+
+    /// The uuid of a new store: random, but on the simulated disk, where names of packs must be the same in every run.
+    fn new_uuid(&self) -> Result<[u8; 16]> {
+        id::random()
     }
 
     /// Waits for a lock at most `patience`: `Busy` then, `Cancelled` before.

@@ -291,10 +291,11 @@ fn switch(
 ) -> Result<()> {
     let layout = store.layout();
     let locks = alone(layout, options.attempts, control)?;
-    // A capture of the same content may have put a whole pack in the place of a damaged one.
+    // This repair, or a capture of the same content, may have put a whole pack in the place of a damaged one. One that cannot
+    // be read may be whole too: it stays.
     let mut still = BTreeSet::new();
     for id in bad {
-        if examine(layout, store.uuid_bytes(), id, true)?.is_some_and(|found| found.problem.is_some()) {
+        if examine(layout, store.uuid_bytes(), id, true)?.is_some_and(|found| found.problem.is_some() && !found.unread) {
             still.insert(*id);
         }
     }

@@ -356,6 +356,10 @@ impl Disk for SimulatedDisk {
         Ok(Some(Held::Simulated { _lock: SimulatedLock { locks: Arc::clone(&self.locks), id, mode } }))
     }
 
+    fn new_uuid(&self) -> Result<[u8; 16]> {
+        Ok([7; 16])
+    }
+
     fn limits(&self) -> Limits {
         self.limits
     }

@@ -18,7 +18,7 @@ fn gave_way(error: &crate::Error) -> bool {
 
 #[test]
 fn all_of_another_operation_between_two_calls() {
-    let mut explored = Explored::new(1);
+    let mut explored = Explored::new(if torture().is_zero() { 0 } else { 2 });
     let (mut pairs, mut both) = (0, 0);
     for first in OPERATIONS {
         for second in OTHERS {
@@ -59,7 +59,8 @@ fn interleaved(first: &Operation, second: &Operation, at: u64, explored: &mut Ex
         assert!(gave_way(error), "{}: {error}", context());
     }
     let second_done = if done { (second.after)(unsure.clone()) } else { unsure.clone() };
-    explored.each(&shots, |_, disk, shot, crash| {
+    let some: Vec<Shot> = shots.iter().step_by(thinning()).cloned().collect();
+    explored.each(&some, |_, disk, shot, crash| {
         let expected = if shot.mark == 1 { &second_done } else { &unsure };
         expected.holds(disk, &|| format!("{}: {}", context(), crash()));
     });

@@ -6,6 +6,7 @@ mod between;
 mod crashes;
 mod failing;
 mod random;
+mod repairing;
 mod space;
 mod twice;
 
