@@ -5,9 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use forklift::postgres::{
-    Address, Credentials, Installation, Origin, Role, RunAs, Server, ServerSpec, ServerStatus, StopMode, status,
-};
+use forklift::postgres::{Address, Credentials, Installation, Origin, Role, RunAs, Server, ServerSpec, ServerStatus, StopMode, status};
 use forklift::{Control, Environment, Result};
 
 /// How long anything may take.

@@ -179,7 +179,8 @@ fn describe_prune(applied: bool, report: &PruneReport) -> String {
     row("written for them", report.packs_written, report.bytes_written);
     let gone = (report.bytes_removed + report.bytes_rewritten).saturating_sub(report.bytes_written);
     let verb = if applied { "freed" } else { "would be freed" };
-    let emptied = if report.trash_emptied > 0 { format!(", and {} of the trash", text::bytes(report.trash_emptied)) } else { String::new() };
+    let emptied =
+        if report.trash_emptied > 0 { format!(", and {} of the trash", text::bytes(report.trash_emptied)) } else { String::new() };
     format!("{}{}{emptied} {verb}", table.render(), text::bytes(gone))
 }
 

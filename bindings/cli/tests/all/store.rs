@@ -57,10 +57,7 @@ fn a_store_is_counted_pruned_and_verified() {
         assert!(place.run(&["store", "verify", "--level", level]).text().ends_with(": whole\n"));
     }
     let verify = place.run(&["store", "verify", "--level", "full", "--budget", "1M", "--json"]).facts();
-    keys(
-        &verify,
-        &["whole", "level", "checkpoints", "packs", "packs_read", "bytes_read", "packs_left", "drilled", "findings", "losses"],
-    );
+    keys(&verify, &["whole", "level", "checkpoints", "packs", "packs_read", "bytes_read", "packs_left", "drilled", "findings", "losses"]);
     assert_eq!((&verify["whole"], &verify["packs_read"]), (&json!(true), &json!(2)));
     assert_eq!(place.run(&["store", "verify", "--level", "drill"]).code, 2, "a drill needs a folder");
     let drill = place.run(&["store", "verify", "--level", "drill", "--scratch", "."]);

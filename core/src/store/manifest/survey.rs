@@ -59,13 +59,7 @@ impl Survey {
         }
     }
 
-    fn block(
-        &mut self,
-        reader: &Reader,
-        mut block: super::block::Block,
-        control: &Control,
-        surveyor: &mut dyn Surveyor,
-    ) -> Result<bool> {
+    fn block(&mut self, reader: &Reader, mut block: super::block::Block, control: &Control, surveyor: &mut dyn Surveyor) -> Result<bool> {
         control.check()?;
         let id = block.id;
         let mut whole = true;
@@ -134,14 +128,7 @@ impl Survey {
         Ok(true)
     }
 
-    fn node(
-        &mut self,
-        reader: &Reader,
-        id: &ChunkId,
-        above: u8,
-        surveyor: &mut dyn Surveyor,
-        whole: &mut bool,
-    ) -> Result<(u64, u64)> {
+    fn node(&mut self, reader: &Reader, id: &ChunkId, above: u8, surveyor: &mut dyn Surveyor, whole: &mut bool) -> Result<(u64, u64)> {
         if let Some(found) = self.nodes.get(id) {
             return Ok(*found);
         }

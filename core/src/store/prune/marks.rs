@@ -26,13 +26,7 @@ pub(super) struct Marks {
 impl Marks {
     /// Marks what every ref needs that was not marked before, and gives what is newly marked. A ref that does not parse may
     /// need anything: nothing can be removed then.
-    pub(super) fn mark(
-        &mut self,
-        store: &Store,
-        reader: &Reader,
-        options: &PruneOptions,
-        control: &Control,
-    ) -> Result<Vec<[u8; 16]>> {
+    pub(super) fn mark(&mut self, store: &Store, reader: &Reader, options: &PruneOptions, control: &Control) -> Result<Vec<[u8; 16]>> {
         let layout = store.layout();
         let mut fresh = Vec::new();
         let names = refs::names(layout)?;

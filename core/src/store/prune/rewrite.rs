@@ -6,12 +6,12 @@ use super::plan::{NewPack, Plan};
 use super::sweep::{Change, index_without, unless_full};
 use crate::error::{ErrorKind, Result};
 use crate::progress::{Control, Unit};
+use crate::store::Store;
 use crate::store::layout::PackId;
 use crate::store::pack::OpenPack;
 use crate::store::packfile::PackFile;
 use crate::store::parallel::Helpers;
 use crate::store::publish::{self, Sealed};
-use crate::store::Store;
 use crate::sys::fs::Syncs;
 
 /// New packs that become durable together.
@@ -63,13 +63,7 @@ fn sources(batch: &[NewPack]) -> HashSet<usize> {
 }
 
 /// Writes and publishes some packs; gives their number and bytes.
-fn write(
-    store: &Store,
-    batch: &[NewPack],
-    from: &[PackId],
-    damaged: &mut HashSet<usize>,
-    control: &Control,
-) -> Result<(u64, u64)> {
+fn write(store: &Store, batch: &[NewPack], from: &[PackId], damaged: &mut HashSet<usize>, control: &Control) -> Result<(u64, u64)> {
     let syncs = Syncs::new();
     let mut sealed = Vec::new();
     let published = batch
@@ -83,7 +77,13 @@ fn write(
         })
         .and_then(|()| {
             let done = (sealed.len() as u64, sealed.iter().map(Sealed::size).sum());
-            publish::packs_and_index(store, &*store.view(true)?, &mut sealed, &Helpers::new(store.layout().disk().limits().helpers), &syncs)?;
+            publish::packs_and_index(
+                store,
+                &*store.view(true)?,
+                &mut sealed,
+                &Helpers::new(store.layout().disk().limits().helpers),
+                &syncs,
+            )?;
             Ok(done)
         });
     sealed.into_iter().for_each(|pack| pack.discard(store.layout()));

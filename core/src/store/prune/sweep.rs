@@ -47,7 +47,9 @@ pub(in crate::store) fn alone(layout: &Layout, attempts: u32, control: &Control)
             Ok(lock) => return Ok(Alone { lock, gate }),
             Err(error) if error.kind() == ErrorKind::Busy && attempt + 1 < attempts => {}
             Err(error) if error.kind() == ErrorKind::Busy => {
-                return Err(error.while_doing("captures or restores are running").hint("try again when they have ended; nothing was removed"));
+                return Err(error
+                    .while_doing("captures or restores are running")
+                    .hint("try again when they have ended; nothing was removed"));
             }
             Err(error) => return Err(error),
         }
@@ -116,13 +118,7 @@ pub(super) fn sweep(store: &Store, marks: &mut Marks, plan: Plan, options: &Prun
 }
 
 /// Keeps the packs that hold something that is needed since the plan was made.
-fn spare(
-    layout: &Layout,
-    fresh: &[[u8; 16]],
-    rewritten: &[PackId],
-    going: &mut BTreeMap<PackId, Vec<[u8; 16]>>,
-    report: &mut PruneReport,
-) {
+fn spare(layout: &Layout, fresh: &[[u8; 16]], rewritten: &[PackId], going: &mut BTreeMap<PackId, Vec<[u8; 16]>>, report: &mut PruneReport) {
     let fresh: HashSet<&[u8; 16]> = fresh.iter().collect();
     going.retain(|id, prefixes| {
         let stays = prefixes.iter().any(|prefix| fresh.contains(prefix));
@@ -173,9 +169,9 @@ pub(in crate::store) fn retire(store: &Store, change: &Change<'_>, syncs: &Syncs
 }
 
 fn affected<'a>(view: &'a View, change: &'a Change<'_>) -> impl Iterator<Item = &'a (String, Arc<Segment>)> {
-    view.segments().iter().filter(|(name, segment)| {
-        change.distrusted.contains(name) || segment.packs().iter().any(|(id, _)| (change.goes)(id))
-    })
+    view.segments()
+        .iter()
+        .filter(|(name, segment)| change.distrusted.contains(name) || segment.packs().iter().any(|(id, _)| (change.goes)(id)))
 }
 
 /// Publishes a segment for what only the segments know that the change affects, and for packs without one. Gives its name
@@ -192,8 +188,8 @@ pub(in crate::store) fn index_without(store: &Store, change: &Change<'_>, syncs:
             continue;
         }
         for (id, _) in segment.packs().iter().filter(|(id, _)| !(change.goes)(id) && !covered.contains(id)) {
-            if let Ok((size, blobs)) = PackFile::open_in_place(store.layout(), id)
-                .and_then(|pack| Ok((pack.size(), pack.footer(store.uuid_bytes())?)))
+            if let Ok((size, blobs)) =
+                PackFile::open_in_place(store.layout(), id).and_then(|pack| Ok((pack.size(), pack.footer(store.uuid_bytes())?)))
             {
                 draft.add_pack(*id, size, &blobs);
             }

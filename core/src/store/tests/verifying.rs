@@ -148,7 +148,8 @@ fn a_budget_comes_round_to_every_pack() {
     }
     // The last one that was not read yet is the one that is damaged.
     let memory = String::from_utf8(sys::fs::read(&store.path().join("verified")).unwrap()).unwrap();
-    let pack = files_in(&store, "packs").into_iter().find(|path| !memory.contains(&path.file_stem().unwrap().to_string_lossy()[..])).unwrap();
+    let pack =
+        files_in(&store, "packs").into_iter().find(|path| !memory.contains(&path.file_stem().unwrap().to_string_lossy()[..])).unwrap();
     let mut bytes = sys::fs::read(&pack).unwrap();
     bytes[100] ^= 1;
     overwrite(&pack, &bytes);

@@ -31,7 +31,8 @@ pub(super) fn drill(
     control: &Control,
 ) -> Result<u64> {
     let scratch = options.scratch.as_ref().ok_or_else(|| {
-        Error::new(ErrorKind::InvalidArgument, "a restore drill needs a scratch folder").hint("name a folder with enough space for one checkpoint")
+        Error::new(ErrorKind::InvalidArgument, "a restore drill needs a scratch folder")
+            .hint("name a folder with enough space for one checkpoint")
     })?;
     let mut done = 0;
     for reference in refs {
@@ -46,7 +47,9 @@ pub(super) fn drill(
             Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::NoSpace | ErrorKind::ReadOnly | ErrorKind::Forked) => {
                 return Err(error);
             }
-            Err(error) => findings.drill(&reference.id, reader.store().layout().refs().join(&reference.id).display().to_string(), error.message()),
+            Err(error) => {
+                findings.drill(&reference.id, reader.store().layout().refs().join(&reference.id).display().to_string(), error.message())
+            }
         }
     }
     Ok(done)

@@ -47,8 +47,7 @@ impl<'a> Holdings<'a> {
     /// The paths of the packs that should have the chunk.
     fn paths(&self, id: &ChunkId) -> Vec<String> {
         let layout = self.store.layout();
-        let mut paths: Vec<String> =
-            self.view.locate(id).map(|(_, location)| layout.pack(&location.pack).display().to_string()).collect();
+        let mut paths: Vec<String> = self.view.locate(id).map(|(_, location)| layout.pack(&location.pack).display().to_string()).collect();
         if paths.is_empty() {
             paths.push(layout.packs().display().to_string());
         }

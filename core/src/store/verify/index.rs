@@ -89,7 +89,10 @@ fn wrong_packs(segment: &Segment, sums: &HashMap<PackId, Sum>) -> Vec<(u32, Pack
         }
     }
     let packs = segment.packs().iter().zip(found).zip(0..);
-    packs.filter(|(((id, _), found), _)| unknown || sums.get(id).is_some_and(|sum| sum != found)).map(|(((id, _), _), at)| (at, *id)).collect()
+    packs
+        .filter(|(((id, _), found), _)| unknown || sums.get(id).is_some_and(|sum| sum != found))
+        .map(|(((id, _), _), at)| (at, *id))
+        .collect()
 }
 
 /// The copies that a segment names in a pack and that its footer does not have there.
