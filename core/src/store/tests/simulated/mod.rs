@@ -113,7 +113,7 @@ impl Expected {
 
     /// One of some states is worked with, all are looked at.
     fn is_right(&self, number: u64, disk: &Arc<SimulatedDisk>, context: &dyn Fn() -> String) {
-        if number % thinning() as u64 == 0 { self.goes_on(disk, context) } else { drop(self.holds(disk, context)) }
+        if number.is_multiple_of(thinning() as u64) { self.goes_on(disk, context) } else { drop(self.holds(disk, context)) }
     }
 
     /// As `holds`, and the store can be worked with: capture, prune, capture.
@@ -185,7 +185,7 @@ fn calls_of(run: impl FnOnce(&Store) -> Result<()>) -> Vec<u64> {
     let mut is_worth_it = |name: &String| {
         let listing = name.starts_with("list ") && name.contains("/packs/");
         listings += u64::from(listing);
-        !listing || listings % (16 * thinning() as u64) == 0
+        !listing || u64::is_multiple_of(listings, 16 * thinning() as u64)
     };
     disk.call_names().iter().enumerate().filter(|(_, name)| is_worth_it(name)).map(|(number, _)| number as u64).collect()
 }
@@ -212,7 +212,7 @@ impl Explored {
                 self.seed += 1;
                 for (outcome, (digest, disk)) in shot.crashed(model, self.random, self.seed).into_iter().enumerate() {
                     self.crashes += 1;
-                    let key = blake3::Hasher::new().update(&digest).update(&shot.mark.to_le_bytes()[..4]).finalize();
+                    let key = blake3::Hasher::new().update(&digest).update(&(shot.mark as u64).to_le_bytes()).finalize();
                     if self.seen.insert(*key.as_bytes()) {
                         self.different += 1;
                         look(self.different, &disk, shot, &|| {

@@ -39,6 +39,9 @@ fn sequences() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..14)
 }
 
+/// An operation, as often as it is wanted.
+type Call = Box<dyn Fn(&Store) -> Result<()>>;
+
 struct World {
     disk: Arc<SimulatedDisk>,
     store: Store,
@@ -53,7 +56,7 @@ impl World {
     }
 
     /// The operation as a call, the id that it concerns, and what is expected once it was acknowledged.
-    fn plan(&self, step: &Step) -> (Box<dyn Fn(&Store) -> Result<()>>, Option<String>, Expected) {
+    fn plan(&self, step: &Step) -> (Call, Option<String>, Expected) {
         let expected = self.expected.clone();
         match step {
             Step::Capture(number) => {
