@@ -7,7 +7,7 @@ use super::*;
 fn power_is_lost_again_in_what_follows() {
     let mut explored = Explored::new(2);
     let mut inner = Explored::new(1);
-    let stride = 4 * thinning() + 1;
+    let stride = 6 * thinning() + 1;
     for operation in OPERATIONS {
         let (disk, store, before) = start();
         let shots = steps(&disk, || (operation.run)(&store));
