@@ -27,12 +27,17 @@ impl Syncs {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Counts one that is made by other means.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Makes the content of an open file durable. A failure is final: never call it again on the same file and believe it.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
     pub fn file(&self, file: &File, path: &Path) -> Result<()> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add();
         file.sync_all().map_err(|source| Error::io("fsync", path, source))
     }
 
@@ -50,7 +55,7 @@ impl Syncs {
     /// # Errors
     /// `Io`.
     pub fn file_system(&self, path: &Path) -> Result<()> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add();
         let folder = File::open(path).map_err(|source| Error::io("open", path, source))?;
         rustix::fs::syncfs(&folder).map_err(|errno| Error::io("syncfs", path, errno))
     }
@@ -228,6 +233,15 @@ fn network_name(magic: u32) -> Option<&'static str> {
 pub fn check_writable(folder: &Path) -> Result<()> {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
         .map_err(|errno| Error::io("write in", folder, errno))
+}
+
+/// Bytes that the caller may still write on the file system that holds `path`.
+///
+/// # Errors
+/// `NotFound`, `Io`.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let found = rustix::fs::statvfs(path).map_err(|errno| Error::io("statvfs", path, errno))?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// Removes a file; one that is not there is fine.
