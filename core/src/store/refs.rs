@@ -175,9 +175,7 @@ pub(super) fn list(layout: &Layout) -> Result<(Vec<Ref>, Vec<String>)> {
 
 /// The `count` last by name; only they are read.
 pub(super) fn last(layout: &Layout, count: usize) -> Result<(Vec<Ref>, Vec<String>)> {
-    let mut names = names(layout)?;
-    let first = names.len().saturating_sub(count);
-    load(layout, names.split_off(first))
+    load(layout, layout.disk().last_names(&layout.refs(), count)?)
 }
 
 fn load(layout: &Layout, names: Vec<OsString>) -> Result<(Vec<Ref>, Vec<String>)> {

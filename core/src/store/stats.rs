@@ -65,11 +65,12 @@ pub(super) fn stats(store: &Store, control: &Control) -> Result<StatsReport> {
         for half in [&reference.files, &reference.cluster].into_iter().flatten() {
             of.logical_bytes += half.bytes;
             walk(&reader, &half.root, control, &mut |id, kind| {
-                if *id != ChunkId::ZERO && needed.insert(id.prefix()) {
-                    if let Some((_, location)) = view.locate(id).next() {
-                        of.unique_bytes += u64::from(location.plain);
-                        of.stored_bytes += u64::from(location.stored) + BLOB_HEADER as u64;
-                    }
+                if *id != ChunkId::ZERO
+                    && needed.insert(id.prefix())
+                    && let Some((_, location)) = view.locate(id).next()
+                {
+                    of.unique_bytes += u64::from(location.plain);
+                    of.stored_bytes += u64::from(location.stored) + BLOB_HEADER as u64;
                 }
                 kind == Kind::Data || walked.insert(*id)
             })?;

@@ -281,6 +281,36 @@ pub fn names(path: &Path) -> Result<Vec<std::ffi::OsString>> {
     Ok(names)
 }
 
+/// The `count` greatest names in a folder, sorted, without keeping the others: for folders of very many names.
+///
+/// # Errors
+/// `NotFound`, `Permission`, `Io`.
+#[cfg(target_os = "linux")]
+pub fn last_names(path: &Path, count: usize) -> Result<Vec<std::ffi::OsString>> {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+    use std::os::unix::ffi::OsStringExt;
+    let folder = File::open(path).map_err(|source| Error::io("open", path, source))?;
+    let mut buffer = vec![std::mem::MaybeUninit::uninit(); 256 << 10];
+    let mut entries = rustix::fs::RawDir::new(&folder, &mut buffer);
+    let mut last: BinaryHeap<Reverse<Vec<u8>>> = BinaryHeap::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(|errno| Error::io("list", path, errno))?;
+        let name = entry.file_name().to_bytes();
+        let full = last.len() >= count;
+        if matches!(name, b"." | b"..") || (full && last.peek().is_none_or(|Reverse(least)| name <= least.as_slice())) {
+            continue;
+        }
+        if full {
+            last.pop();
+        }
+        last.push(Reverse(name.to_vec()));
+    }
+    let mut names: Vec<_> = last.into_iter().map(|Reverse(name)| std::ffi::OsString::from_vec(name)).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
 fn write_beside(path: &Path, bytes: &[u8], mode: u32, syncs: &Syncs) -> Result<std::path::PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

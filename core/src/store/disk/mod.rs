@@ -212,6 +212,12 @@ pub(in crate::store) trait Disk: Debug + Send + Sync {
         }
     }
 
+    /// The `count` greatest names in a folder, sorted.
+    fn last_names(&self, path: &Path, count: usize) -> Result<Vec<OsString>> {
+        let mut names = self.names(path)?;
+        Ok(names.split_off(names.len().saturating_sub(count)))
+    }
+
     /// Bytes that may still be written on the file system that holds `path`.
     fn free(&self, path: &Path) -> Result<u64> {
         let _ = path;

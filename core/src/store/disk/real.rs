@@ -91,6 +91,11 @@ impl Disk for RealDisk {
         fs::network_file_system(path)
     }
 
+    #[cfg(target_os = "linux")]
+    fn last_names(&self, path: &Path, count: usize) -> Result<Vec<OsString>> {
+        fs::last_names(path, count)
+    }
+
     fn free(&self, path: &Path) -> Result<u64> {
         fs::free_bytes(path)
     }

@@ -1,6 +1,7 @@
 //! Which packs go and which are rewritten, by what their own footers say.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::marks::Marks;
@@ -156,11 +157,15 @@ impl Plan {
                 if !copies.contains_key(&prefix) {
                     continue;
                 }
-                if self.chosen.contains_key(&prefix) {
-                    look.used -= cost(&blob);
-                    look.unused += cost(&blob);
-                } else if pack.payload(&blob).is_ok() {
-                    self.chosen.insert(prefix, look.id);
+                match self.chosen.entry(prefix) {
+                    Entry::Occupied(_) => {
+                        look.used -= cost(&blob);
+                        look.unused += cost(&blob);
+                    }
+                    Entry::Vacant(entry) if pack.payload(&blob).is_ok() => {
+                        entry.insert(look.id);
+                    }
+                    Entry::Vacant(_) => {}
                 }
             }
         }

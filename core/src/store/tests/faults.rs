@@ -192,6 +192,9 @@ fn child_that_prunes_a_full_disk() {
         // One that goes as a whole, and one of which the chunk that both have stays.
         let goes = format!("goes{pages}");
         commit(&store, &goes, &tree(&[("f", noise(100 + pages, 300_000))]));
+        // One segment for all packs, so that another has to be written without the one that goes.
+        files_in(&store, "index").iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        commit(&store, &format!("small{pages}"), &tree(&[("f", noise(900 + pages, 100))]));
         let mut file = std::fs::File::create(&filler).unwrap();
         while file.write_all(&[1; 4096]).is_ok() {}
         let len = file.metadata().unwrap().len();

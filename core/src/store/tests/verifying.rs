@@ -48,6 +48,8 @@ fn a_whole_store_is_whole_at_every_level_and_is_not_written() {
 fn a_damaged_chunk_names_its_pack_its_checkpoints_and_its_paths() {
     let (_folder, store) = new_store();
     let (a, _) = pair(&store);
+    // The same manifest once more.
+    commit(&store, "again", &a);
     let packs = files_in(&store, "packs");
     let of = |bytes: &[u8]| {
         let found = packs.iter().find(|path| sys::fs::read(path).unwrap().windows(16).any(|window| window == &bytes[..16]));
@@ -66,9 +68,9 @@ fn a_damaged_chunk_names_its_pack_its_checkpoints_and_its_paths() {
         assert_eq!(report.findings.len(), 1, "{report:?}");
         let finding = &report.findings[0];
         assert_eq!((finding.kind, finding.path.as_str()), (FindingKind::PackDamaged, pack.to_str().unwrap()));
-        assert_eq!(finding.checkpoints, ["a", "b"], "the chunk is shared");
+        assert_eq!(finding.checkpoints, ["a", "again", "b"], "the chunk is shared");
         let lost: Vec<_> = report.losses.iter().map(|loss| (loss.checkpoint.as_str(), loss.half, loss.lost, loss.paths.clone())).collect();
-        assert_eq!(lost, [("a", "files", 1, vec!["same".to_owned()]), ("b", "files", 1, vec!["same".to_owned()])]);
+        assert_eq!(lost, ["a", "again", "b"].map(|id| (id, "files", 1, vec!["same".to_owned()])));
     }
     assert_eq!(verify(&store, VerifyLevel::Drill).drilled, 0);
 }
@@ -130,7 +132,7 @@ fn row_20_a_segment_that_says_something_else_than_the_packs_is_a_finding() {
     assert_eq!((report.findings[0].kind, report.findings[0].path.as_str()), (FindingKind::Index, path.to_str().unwrap()));
     let path = forge_index(&store, |rows| rows[0].offset += 1);
     let report = verify(&Store::open(store.path()).unwrap(), VerifyLevel::Metadata);
-    assert_eq!((report.findings[0].kind, report.findings[0].path.as_str()), (FindingKind::Index, path.to_str().unwrap()));
+    assert!(report.findings.iter().any(|found| found.kind == FindingKind::Index && found.path == path.to_str().unwrap()), "{report:?}");
     assert!(!report.losses.is_empty(), "what it does not find cannot be restored: {report:?}");
 }
 

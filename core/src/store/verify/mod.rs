@@ -144,8 +144,11 @@ fn top(store: &Store, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// All refs that can be read, and the path and reason of those that cannot.
-pub(super) fn read_refs(store: &Store, control: &Control) -> Result<(Vec<Ref>, Vec<(String, String)>)> {
+/// The path of something that cannot be read, and why.
+pub(super) type Unreadable = (String, String);
+
+/// All refs that can be read, and those that cannot.
+pub(super) fn read_refs(store: &Store, control: &Control) -> Result<(Vec<Ref>, Vec<Unreadable>)> {
     let layout = store.layout();
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     let names = match refs::names(layout) {
