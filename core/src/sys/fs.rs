@@ -61,13 +61,31 @@ impl Syncs {
     }
 }
 
-/// The whole content of a file.
+/// Opens a regular file for reading; anything else with that name, such as a named pipe that would make us wait for a
+/// writer, is refused.
 ///
 /// # Errors
 /// `NotFound`, `Permission`, `Io`.
-#[allow(clippy::disallowed_methods, reason = "this is the wrapper")]
+pub fn open_regular(path: &Path) -> Result<File> {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|source| Error::io("open", path, source))?;
+    let metadata = file.metadata().map_err(|source| Error::io("stat", path, source))?;
+    if metadata.is_file() {
+        return Ok(file);
+    }
+    Err(Error::new(crate::ErrorKind::Io, format!("{} is not a regular file", path.display()))
+        .with("path", path.display())
+        .hint("move it away and put the file back"))
+}
+
+/// The whole content of a regular file.
+///
+/// # Errors
+/// `NotFound`, `Permission`, `Io`.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|source| Error::io("read", path, source))
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut open_regular(path)?, &mut bytes).map_err(|source| Error::io("read", path, source))?;
+    Ok(bytes)
 }
 
 /// As [`read`], with a file that does not exist as `None`.

@@ -40,7 +40,7 @@ impl Handle for File {
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path) -> Result<Box<dyn Handle>> {
-        Ok(Box::new(File::open(path).map_err(|source| Error::io("open", path, source))?))
+        Ok(Box::new(fs::open_regular(path)?))
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> Result<Box<dyn Handle>> {
