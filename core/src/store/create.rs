@@ -10,7 +10,6 @@ use super::layout::{FOLDERS, Layout};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys::fs::Syncs;
-use crate::sys::id;
 use crate::sys::lock::Mode;
 
 /// Made first and removed last: a folder that holds it was being made into a store.
@@ -32,7 +31,6 @@ pub(super) fn create(disk: &Arc<dyn Disk>, path: &Path) -> Result<()> {
             .hint("name an absent or empty folder for the store"));
     }
     refuse_network(disk.as_ref(), existing, &path)?;
-    let parent = existing.to_owned();
     disk.make_folder(&path, 0o700)?;
     let lock = disk.lock_existing(&path, Mode::Exclusive, Duration::from_secs(60), &Control::silent())?;
     let names = disk.names(&path)?;
@@ -42,15 +40,17 @@ pub(super) fn create(disk: &Arc<dyn Disk>, path: &Path) -> Result<()> {
             .with("path", path.display())
             .hint("name an absent or empty folder for a new store"));
     }
-    fill(&Layout::new(Arc::clone(disk), path), &parent)?;
+    fill(&Layout::new(Arc::clone(disk), path))?;
     drop(lock);
     Ok(())
 }
 
-fn fill(layout: &Layout, parent: &Path) -> Result<()> {
+fn fill(layout: &Layout) -> Result<()> {
     let (disk, syncs) = (layout.disk(), Syncs::new());
     let marker = layout.root().join(MARKER);
     touch(disk, &marker, b"", &syncs)?;
+    // Before anything else: a folder that holds something and no marker is taken for somebody else's.
+    disk.sync_folder(layout.root(), &syncs)?;
     for name in FOLDERS {
         disk.make_folder(&layout.folder(name), 0o700)?;
     }
@@ -65,18 +65,31 @@ fn fill(layout: &Layout, parent: &Path) -> Result<()> {
     disk.sync_folder(&layout.packs(), &syncs)?;
     disk.sync_folder(layout.root(), &syncs)?;
     let temporary = layout.temporary("format")?;
-    disk.write_new(&temporary, &[&Format::new(&id::random()?).encode()?], 0o600, &syncs)?;
+    disk.write_new(&temporary, &[&Format::new(&disk.new_uuid()?).encode()?], 0o600, &syncs)?;
     disk.rename_new(&temporary, &layout.format())?;
+    finish(layout)
+}
+
+/// Makes the names of the store and of every folder above it durable, then removes the marker. For the maker, and for whoever
+/// is about to rely on a store whose maker was killed between.
+pub(super) fn finish(layout: &Layout) -> Result<()> {
+    let (disk, syncs) = (layout.disk(), Syncs::new());
+    let marker = layout.root().join(MARKER);
+    if disk.stat(&marker)?.is_none() {
+        return Ok(());
+    }
     disk.sync_folder(layout.root(), &syncs)?;
-    disk.remove_file(&marker)?;
-    disk.sync_folder(layout.root(), &syncs)?;
+    // Which of them are new is not known any more.
     for ancestor in layout.root().ancestors().skip(1) {
-        disk.sync_folder(ancestor, &syncs)?;
-        if ancestor == parent {
-            break;
+        match disk.sync_folder(ancestor, &syncs) {
+            // One that we may not read, or that cannot be synced, was not made by us.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Permission | ErrorKind::ReadOnly | ErrorKind::Unsupported)
+                    || error.os() == Some(libc::EINVAL) => {}
+            other => other?,
         }
     }
-    Ok(())
+    disk.remove_file(&marker)
 }
 
 /// Makes a file unless it is there.

@@ -38,7 +38,7 @@ impl Store {
     /// `AlreadyExists` where there is a store, or anything else; `Unsupported` on a network file system; `NoSpace`,
     /// `Permission`, `ReadOnly`, `Io`.
     pub fn create(path: &Path) -> Result<Self> {
-        Self::create_on(&disk::real(), path)
+        Self::create_on(&disk::real(), &real_path(path)?)
     }
 
     pub(super) fn create_on(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
@@ -51,7 +51,7 @@ impl Store {
     /// # Errors
     /// `NotFound` where there is no store; `UnsupportedFormat` where it is newer than this build; `Corrupt`.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_on(&disk::real(), path)
+        Self::open_on(&disk::real(), &real_path(path)?)
     }
 
     pub(super) fn open_on(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
@@ -77,7 +77,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`] and [`Store::create`].
     pub fn open_or_create(path: &Path) -> Result<Self> {
-        Self::open_or_create_on(&disk::real(), path)
+        Self::open_or_create_on(&disk::real(), &real_path(path)?)
     }
 
     pub(super) fn open_or_create_on(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
@@ -254,4 +254,18 @@ impl Store {
     pub(super) fn allow(&self, what: Use) -> Result<()> {
         self.inner.format.allow(what, &self.layout().format())
     }
+}
+
+/// The path without `..` and links, as far as it exists: a store that lies in a worktree must be known again by its path,
+/// and must be found from elsewhere.
+fn real_path(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path).map_err(|source| Error::io("resolve", path, source))?;
+    for above in absolute.ancestors() {
+        if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), absolute.strip_prefix(above)) {
+            // What does not exist yet cannot be a link; `..` in it has nothing to go up from.
+            let plain = rest.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+            return Ok(if plain { real.join(rest) } else { absolute });
+        }
+    }
+    Ok(absolute)
 }

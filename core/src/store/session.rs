@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::chunk::MAX_CHUNK;
 use super::codec;
+use super::create;
 use super::disk::Held;
 use super::index::{Presence, View};
 use super::pack::{Kind, OpenPack};
@@ -97,6 +98,7 @@ impl Session {
         let gate = disk.lock(&layout.gate(), Mode::Shared, PATIENCE, control)?;
         let lock = disk.lock(&layout.lock(), Mode::Shared, PATIENCE, control)?;
         drop(gate);
+        create::finish(layout)?;
         let view = store.view(true)?;
         let presence = Presence::of(&view);
         Ok(Self {

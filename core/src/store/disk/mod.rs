@@ -4,6 +4,8 @@
 //! provided methods, which are the same code on both, then `real` and `simulated`.
 
 mod real;
+#[cfg(test)]
+pub(in crate::store) mod simulated;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -19,6 +21,7 @@ use super::parallel;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys::fs::Syncs;
+use crate::sys::id;
 use crate::sys::lock::{self, Lock, Mode};
 
 /// What a path leads to, links followed.
@@ -55,6 +58,11 @@ pub(in crate::store) trait Handle: Debug + Send + Sync {
 #[derive(Debug)]
 pub(in crate::store) enum Held {
     Real(Lock),
+    #[cfg(test)]
+    Simulated {
+        /// Released when it is dropped.
+        _lock: simulated::SimulatedLock,
+    },
 }
 
 impl Held {
@@ -62,6 +70,8 @@ impl Held {
     pub(in crate::store) fn check_process(&self) -> Result<()> {
         match self {
             Self::Real(lock) => lock.check_process(),
+            #[cfg(test)]
+            Self::Simulated { .. } => Ok(()),
         }
     }
 }
@@ -98,6 +108,11 @@ pub(in crate::store) trait Disk: Debug + Send + Sync {
     /// See [`Limits`].
     fn limits(&self) -> Limits {
         Limits { pack: pack::TARGET, helpers: parallel::other_cores() }
+    }
+
+    /// The uuid of a new store: random, but on the simulated disk, where names of packs must be the same in every run.
+    fn new_uuid(&self) -> Result<[u8; 16]> {
+        id::random()
     }
 
     /// Waits for a lock at most `patience`: `Busy` then, `Cancelled` before.

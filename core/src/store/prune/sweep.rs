@@ -90,6 +90,8 @@ pub(super) fn sweep(store: &Store, marks: &mut Marks, plan: Plan, options: &Prun
         return Ok(report);
     }
     let syncs = Syncs::new();
+    // A ref that was not marked may be one whose removal a loss of power would undo.
+    disk.sync_folder(&layout.refs(), &syncs)?;
     let packs: BTreeSet<PackId> = going.into_keys().collect();
     let retired = retire(store, &Change { goes: &|id| packs.contains(id), distrusted: &HashSet::new() }, &syncs)?;
     let folder = layout.trash().join(retired.generation.to_string());
@@ -156,6 +158,8 @@ pub(in crate::store) struct Retired {
 /// Takes packs out of the index and raises the generation, each durable before the next; then they may be moved. Alone.
 pub(in crate::store) fn retire(store: &Store, change: &Change<'_>, syncs: &Syncs) -> Result<Retired> {
     let view = store.view(true)?;
+    // Not only in the index, where a full disk is forgiven: what goes may be in them alone from now on.
+    settle_loose(store, &view, syncs)?;
     let old: Vec<String> = affected(&view, change).map(|(name, _)| name.clone()).chain(view.damaged().iter().cloned()).collect();
     let published = index_without(store, change, syncs);
     let full = matches!(&published, Err(error) if error.kind() == ErrorKind::NoSpace);
@@ -168,6 +172,12 @@ pub(in crate::store) fn retire(store: &Store, change: &Change<'_>, syncs: &Syncs
     Ok(Retired { generation, full })
 }
 
+/// Makes the names of packs without a segment durable: whoever published them may have died before. Packs in a segment are.
+fn settle_loose(store: &Store, view: &View, syncs: &Syncs) -> Result<()> {
+    let folders: BTreeSet<u8> = view.loose().iter().filter_map(|(id, _)| id.0.first().copied()).collect();
+    folders.into_iter().try_for_each(|first| store.layout().disk().sync_folder(&store.layout().pack_folder(first), syncs))
+}
+
 fn affected<'a>(view: &'a View, change: &'a Change<'_>) -> impl Iterator<Item = &'a (String, Arc<Segment>)> {
     view.segments()
         .iter()
@@ -178,6 +188,7 @@ fn affected<'a>(view: &'a View, change: &'a Change<'_>) -> impl Iterator<Item = 
 /// where one was needed.
 pub(in crate::store) fn index_without(store: &Store, change: &Change<'_>, syncs: &Syncs) -> Result<Option<String>> {
     let view = store.view(true)?;
+    settle_loose(store, &view, syncs)?;
     let gone: HashSet<&str> = affected(&view, change).map(|(name, _)| name.as_str()).collect();
     let staying = view.segments().iter().filter(|(name, _)| !gone.contains(name.as_str()));
     let covered: HashSet<PackId> = staying.flat_map(|(_, segment)| segment.packs()).map(|(id, _)| *id).collect();

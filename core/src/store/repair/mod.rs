@@ -84,19 +84,22 @@ pub(super) fn repair(store: &Store, options: &RepairOptions, control: &Control) 
     let distrusted: HashSet<String> = doubts.into_iter().filter_map(|doubt| doubt.segment).collect();
     let mut salvage = Salvage::new(store);
     let damaged = read_all(store, &packs, &mut salvage, &mut report, control)?;
+    // What cannot be read may be whole, and was not copied: such packs stay where and as they are.
+    let mut unread: BTreeSet<PackId> = damaged.iter().filter(|found| found.unread).map(|found| found.id).collect();
     for found in &damaged {
         control.check()?;
         match layout.disk().read(&layout.pack(&found.id)) {
             Ok(bytes) => salvage.take(&bytes, &found.whole)?,
             // A disk that cannot read a part of it: what it can read is not told apart.
-            Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::NotFound) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::NotFound) => drop(unread.insert(found.id)),
             Err(error) => return Err(error),
         }
     }
-    let bad: BTreeSet<PackId> = damaged.iter().map(|found| found.id).collect();
+    let mut bad: BTreeSet<PackId> = damaged.iter().map(|found| found.id).collect();
     let missing = missing_packs(store, &view, &mut report);
     salvage.finish()?;
     recover_missing(store, &mut salvage, &bad, &mut report, control)?;
+    bad.retain(|id| !unread.contains(id));
     report.chunks_salvaged = salvage.chunks;
     report.bytes_salvaged = salvage.bytes;
     drop(salvage);
@@ -291,10 +294,11 @@ fn switch(
 ) -> Result<()> {
     let layout = store.layout();
     let locks = alone(layout, options.attempts, control)?;
-    // A capture of the same content may have put a whole pack in the place of a damaged one.
+    // This repair, or a capture of the same content, may have put a whole pack in the place of a damaged one. One that cannot
+    // be read may be whole too: it stays.
     let mut still = BTreeSet::new();
     for id in bad {
-        if examine(layout, store.uuid_bytes(), id, true)?.is_some_and(|found| found.problem.is_some()) {
+        if examine(layout, store.uuid_bytes(), id, true)?.is_some_and(|found| found.problem.is_some() && !found.unread) {
             still.insert(*id);
         }
     }

@@ -16,6 +16,7 @@ mod refs;
 mod repairing;
 mod rewriting;
 mod sessions;
+mod simulated;
 mod verifying;
 
 use std::collections::BTreeMap;

@@ -11,6 +11,8 @@ pub(in crate::store) struct Examined {
     pub(in crate::store) size: u64,
     /// Why it is damaged.
     pub(in crate::store) problem: Option<String>,
+    /// Its bytes could not be had: nothing is known of them, and another attempt may succeed.
+    pub(in crate::store) unread: bool,
     /// The chunks in it that are whole; where nothing is wrong and not every chunk was to be read, those of the footer.
     pub(in crate::store) whole: Vec<Blob>,
     /// Chunks that the footer, or a header in it, names and that are not whole.
@@ -31,14 +33,14 @@ pub(in crate::store) fn examine(layout: &Layout, uuid: &[u8; 16], id: &PackId, e
     match layout.disk().read(&path) {
         Ok(bytes) => Ok(Some(of_bytes(&bytes, uuid, id, every_chunk))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) if error.kind() == ErrorKind::Io => Ok(Some(Examined::lost(*id, size, error.message()))),
+        Err(error) if error.kind() == ErrorKind::Io => Ok(Some(Examined { unread: true, ..Examined::lost(*id, size, error.message()) })),
         Err(error) => Err(error),
     }
 }
 
 impl Examined {
     fn lost(id: PackId, size: u64, problem: &str) -> Self {
-        Self { id, size, problem: Some(problem.to_owned()), whole: Vec::new(), broken: Vec::new() }
+        Self { id, size, problem: Some(problem.to_owned()), unread: false, whole: Vec::new(), broken: Vec::new() }
     }
 }
 
@@ -54,7 +56,7 @@ pub(in crate::store) fn of_bytes(bytes: &[u8], uuid: &[u8; 16], id: &PackId, eve
     let listed = footer.unwrap_or_default();
     let size = bytes.len() as u64;
     if problem.is_none() && !every_chunk {
-        return Examined { id: *id, size, problem, whole: listed, broken: Vec::new() };
+        return Examined { id: *id, size, problem, unread: false, whole: listed, broken: Vec::new() };
     }
     let (mut whole, mut broken) = (Vec::new(), Vec::new());
     let mut headless = 0_u64;
@@ -72,5 +74,5 @@ pub(in crate::store) fn of_bytes(bytes: &[u8], uuid: &[u8; 16], id: &PackId, eve
     if problem.is_none() && (!broken.is_empty() || headless > 0) {
         problem = Some(format!("{} of its chunks are damaged", broken.len().max(headless as usize)));
     }
-    Examined { id: *id, size, problem, whole, broken }
+    Examined { id: *id, size, problem, unread: false, whole, broken }
 }
