@@ -197,13 +197,13 @@ fn child_that_prunes_a_full_disk() {
         commit(&store, &format!("small{pages}"), &tree(&[("f", noise(900 + pages, 100))]));
         let mut file = std::fs::File::create(&filler).unwrap();
         while file.write_all(&[1; 4096]).is_ok() {}
+        try_commit(&store, "none", &tree(&[("f", noise(7, 9_000))])).unwrap_err();
+        store.remove_ref(&goes).unwrap();
+        // What that gave is taken too.
+        while file.write_all(&[1; 4096]).is_ok() {}
         let len = file.metadata().unwrap().len();
         file.set_len(len.saturating_sub(pages * 4096)).unwrap();
         assert_eq!(sys::fs::free_bytes(&mount).unwrap(), pages * 4096);
-        if pages == 0 {
-            try_commit(&store, "none", &tree(&[("f", noise(7, 9_000))])).unwrap_err();
-        }
-        store.remove_ref(&goes).unwrap();
         let dry = store.prune(&PruneOptions::default(), &Control::silent()).unwrap();
         let report = store.prune(&options, &Control::silent()).unwrap();
         assert_eq!(report, dry, "{pages}");
