@@ -35,7 +35,12 @@ pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Crea
         }
         None => {
             let (origin, options) = origin(context, arguments);
-            let branch = branches.create(&name, &origin, &options, &context.control())?;
+            // A program such as psql tells of errors there and may still end well.
+            let branch = if output.is_json() || output.is_quiet() {
+                branches.create(&name, &origin, &options, &context.control())?
+            } else {
+                branches.create_told(&name, &origin, &options, &mut |bytes| output.pass_on(bytes), &context.control())?
+            };
             Created { info: branch.info()?, fork: None }
         }
     };
