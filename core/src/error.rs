@@ -142,6 +142,7 @@ impl Error {
         error.inner.hint = match kind {
             ErrorKind::NoSpace => Some(format!("free space on the file system of {} and try again", path.display())),
             ErrorKind::ReadOnly => Some("mount it writable, or name a store elsewhere with --store".to_owned()),
+            ErrorKind::Permission => Some(format!("give this user access to {}, or run as a user that has it", path.display())),
             _ => None,
         };
         error.inner.source = Some(Box::new(source));
