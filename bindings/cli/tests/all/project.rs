@@ -94,5 +94,33 @@ fn the_database_goes_with_the_files() {
     place.run_in(&folder, &["create", "fork", "--from", "pair", "--at", "later"]).text();
     place.run_in(&folder, &["create", "fork2", "--at", later, "--json"]).facts();
     assert_eq!(place.run_in(&folder, &["create", "fork3", "--from", "pair-seed", "--at", "later", "--json"]).error(3)["kind"], "not_found");
-    assert_eq!(place.run_in(&folder, &["delete", "pair", "--json"]).error(3)["kind"], "has_dependents");
+    let error = place.run_in(&folder, &["delete", "pair", "--json"]).error(3);
+    assert_eq!(error["kind"], "has_dependents");
+    assert!(error["message"].as_str().unwrap().ends_with(" depend on it"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("`forklift project prune --yes`"), "{error}");
+    let error = place.run(&["delete", "pair-seed", "--json"]).error(3);
+    assert_eq!(error["message"], "branch pair-seed cannot be deleted: branch pair depends on it");
+}
+
+#[test]
+fn a_restore_says_what_it_did_in_few_lines() {
+    let place = Place::new();
+    let folder = place.path().join("work");
+    std::fs::create_dir(&folder).unwrap();
+    let run = |arguments: &[&str]| place.run_in(&folder, &[&["project"], arguments].concat());
+    run(&["setup", "--files-only"]).text();
+    run(&["capture", "empty"]).text();
+    for number in 0..30 {
+        write(&folder.join(format!("{number}.txt")), "");
+    }
+    run(&["capture", "full"]).text();
+    let said = run(&["restore", "empty"]);
+    assert!(said.text().contains("and 10 more; --json lists all\nempty is restored in "), "{said:?}");
+    let said = run(&["restore", "full", "--quiet"]);
+    assert!(said.text().starts_with("full is restored in ") && said.out.lines().count() == 1 && said.err.is_empty(), "{said:?}");
+
+    // Ids that were made within the same time begin alike.
+    let id = run(&["show", "full", "--json"]).facts()["id"].as_str().unwrap().to_owned();
+    let error = place.run_in(&folder, &["project", "show", &id[..1], "--json"]).error(2);
+    assert_eq!(error["kind"], "invalid_argument");
 }
