@@ -92,8 +92,8 @@ fn what_a_seed_says_is_passed_on() {
     let quiet = place.run(&["create", "quiet", "--quiet", "--seed", seed]);
     assert_eq!((quiet.code, quiet.err.as_str()), (0, ""), "{quiet:?}");
     assert_eq!(place.run(&["create", "json", "--json", "--seed", seed]).err.lines().filter(|line| !line.starts_with("hint: ")).count(), 0);
-    let failed = place.run(&["create", "bad", "--quiet", "--seed", "echo the reason >&2; exit 7"]);
-    assert!(failed.code == 3 && failed.err.contains("the reason"), "{failed:?}");
+    let failed = place.run(&["create", "bad", "--quiet", "--seed", "echo the reason >&2; echo the end >&2; exit 7"]);
+    assert!(failed.code == 3 && failed.err.starts_with("the reason\nthe end\nerror: "), "{failed:?}");
 }
 
 #[test]
