@@ -99,8 +99,11 @@ fn usage(error: &clap::Error, output: &mut Output<'_>) -> u8 {
             .hint(of_project.unwrap_or_else(|| "`forklift help` lists the commands, `--help` after one its options".to_owned()));
         output.error_json(&as_json(&error), &lines(&error));
     } else {
-        let hint = of_project.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-        output.error_lines(&format!("{}{hint}", text.trim_end()));
+        match of_project {
+            // In place of clap's guesses.
+            Some(hint) => output.error_lines(&format!("{}\nhint: {hint}", text.lines().next().unwrap_or_default())),
+            None => output.error_lines(text.trim_end()),
+        }
     }
     exit::USAGE
 }

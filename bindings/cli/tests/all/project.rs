@@ -93,6 +93,8 @@ fn the_database_goes_with_the_files() {
     let later = running["id"].as_str().unwrap();
     place.run_in(&folder, &["create", "fork", "--from", "pair", "--at", "later"]).text();
     place.run_in(&folder, &["create", "fork2", "--at", later, "--json"]).facts();
+    let error = place.run_in(&folder, &["create", "fork3", "--at", &later[..1], "--json"]).error(2);
+    assert!(error["hint"].as_str().unwrap().starts_with("say whose it is with `--from BRANCH`, or name one by its id: "), "{error}");
     assert_eq!(place.run_in(&folder, &["create", "fork3", "--from", "pair-seed", "--at", "later", "--json"]).error(3)["kind"], "not_found");
     let error = place.run_in(&folder, &["delete", "pair", "--json"]).error(3);
     assert_eq!(error["kind"], "has_dependents");
@@ -119,8 +121,12 @@ fn a_restore_says_what_it_did_in_few_lines() {
     let said = run(&["restore", "full", "--quiet"]);
     assert!(said.text().starts_with("full is restored in ") && said.out.lines().count() == 1 && said.err.is_empty(), "{said:?}");
 
-    // Ids that were made within the same time begin alike.
+    // Ids that were made within the same time begin alike: here of two captures, two safety checkpoints and these.
+    for name in ["a", "b", "c"] {
+        run(&["capture", name]).text();
+    }
     let id = run(&["show", "full", "--json"]).facts()["id"].as_str().unwrap().to_owned();
     let error = place.run_in(&folder, &["project", "show", &id[..1], "--json"]).error(2);
     assert_eq!(error["kind"], "invalid_argument");
+    assert!(error["message"].as_str().unwrap().ends_with(" and 2 more"), "{error}");
 }

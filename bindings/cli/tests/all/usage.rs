@@ -115,7 +115,8 @@ fn a_command_of_project_without_that_word_is_named() {
     let place = Place::new();
     for command in ["status", "run", "capture", "restore", "log", "show", "diff", "forget", "prune", "setup", "recover"] {
         let said = place.run(&[command, "one"]);
-        assert!(said.code == 2 && said.err.ends_with(&format!("hint: the command is `forklift project {command}`\n")), "{said:?}");
+        let told = format!("error: unrecognized subcommand '{command}'\nhint: the command is `forklift project {command}`\n");
+        assert_eq!((said.code, said.err), (2, told));
     }
     assert_eq!(place.run(&["capture", "one", "--json"]).error(2)["hint"], "the command is `forklift project capture`");
     assert!(!place.run(&["bogus"]).err.contains("the command is"));
