@@ -58,8 +58,11 @@ impl Context {
         ProjectOptions { store: self.store.clone() }
     }
 
-    /// The project of the folder.
+    /// The project of the folder. A store that was named must be there, also where the project has its own.
     pub(crate) fn project(&self) -> Result<Project> {
+        if let Some(store) = &self.store {
+            Store::open(store)?;
+        }
         Project::open(&self.folder, &self.project_options(), &self.environment)
     }
 

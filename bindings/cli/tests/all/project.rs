@@ -130,3 +130,20 @@ fn a_restore_says_what_it_did_in_few_lines() {
     assert_eq!(error["kind"], "invalid_argument");
     assert!(error["message"].as_str().unwrap().ends_with(" and 2 more"), "{error}");
 }
+
+#[test]
+fn a_capture_beside_a_restore_is_told_to_wait_for_it() {
+    let place = Place::new();
+    let folder = place.path().join("work");
+    std::fs::create_dir(&folder).unwrap();
+    let run = |arguments: &[&str]| place.run_in(&folder, &[&["project"], arguments].concat());
+    // The stop hook runs in the middle of a restore.
+    let hook = format!("'{}' project capture second --json > ../said; exit 1", env!("CARGO_BIN_EXE_forklift"));
+    write(&folder.join(".forklift.json"), &json!({ "format": 1, "hooks": { "stop": ["sh", "-c", hook] } }).to_string());
+    run(&["setup", "--files-only"]).text();
+    run(&["capture", "first"]).text();
+    write(&folder.join("a.txt"), "");
+    run(&["restore", "first"]).text();
+    let said: serde_json::Value = serde_json::from_str(&read(&place.path().join("said"))).unwrap();
+    assert_eq!((&said["error"]["kind"], &said["error"]["hint"]), (&json!("busy"), &json!("wait for the restore to end")), "{said}");
+}

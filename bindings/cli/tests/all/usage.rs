@@ -125,7 +125,7 @@ fn a_command_of_project_without_that_word_is_named() {
 #[test]
 fn a_named_store_that_is_not_there_is_an_error_but_for_commands_that_make_one() {
     let place = Place::new();
-    for line in ["list", "inspect a", "start a", "delete a", "branch url a"] {
+    for line in ["list", "inspect a", "start a", "delete a", "branch url a", "project log", "project status"] {
         let line: Vec<&str> = line.split(' ').collect();
         let error = place.run(&[&["--store", "typo", "--json"], &line[..]].concat()).error(3);
         assert_eq!(error["kind"], "not_found", "{error}");
