@@ -71,6 +71,11 @@ impl Context {
         Store::open_or_create(&self.store_path()?)
     }
 
+    /// The store, which must be there.
+    pub(crate) fn existing_store(&self) -> Result<Store> {
+        Store::open(&self.store_path()?)
+    }
+
     /// The branches, where there is a store at all; one that was named must be there.
     pub(crate) fn existing_branches(&self) -> Result<Option<Branches>> {
         let path = self.store_path()?;

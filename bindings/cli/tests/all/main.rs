@@ -14,6 +14,7 @@ mod help;
 mod process;
 mod project;
 mod readme;
+mod store;
 mod usage;
 
 /// A file beside this one that no `mod` line names would never run.
