@@ -291,7 +291,7 @@ impl Branch {
                 format!("the server of branch {} was stopped for a capture and does not run again: {error}{before}", self.record.name),
             )
             .with("branch", &self.record.name)
-            .hint(format!("its data is untouched: forklift branch start {}", self.record.name))
+            .hint(format!("its data is untouched; `forklift branch start {}` starts it", self.record.name))
             .because(error)
         })?;
         Ok(mark)

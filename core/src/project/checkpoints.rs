@@ -106,10 +106,12 @@ impl Project {
             [one] => Ok(refs.swap_remove(*one)),
             [] => Err(not_found(checkpoint, &refs, &unreadable)),
             _ => {
-                let ids: Vec<_> = matches.iter().filter_map(|index| refs.get(*index)).map(label).collect();
+                let ids: Vec<_> = matches.iter().take(SHOWN).filter_map(|index| refs.get(*index)).map(label).collect();
+                let more = matches.len().saturating_sub(SHOWN);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 Err(Error::new(
                     ErrorKind::InvalidArgument,
-                    format!("{checkpoint} begins the ids of several checkpoints: {}", ids.join(", ")),
+                    format!("{checkpoint} begins the ids of several checkpoints: {}{more}", ids.join(", ")),
                 )
                 .hint("use more letters of the id, or the name"))
             }
@@ -153,6 +155,9 @@ pub(super) fn files_of(reference: &Ref) -> Result<&Half> {
 pub(super) fn is_id(text: &str) -> bool {
     text.len() == 26 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
+
+/// How many of several checkpoints an error lists.
+const SHOWN: usize = 5;
 
 fn label(reference: &Ref) -> String {
     match &reference.name {

@@ -334,9 +334,10 @@ fn write_beside(path: &Path, bytes: &[u8], mode: u32, syncs: &Syncs) -> Result<s
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.tmp", crate::sys::id::sortable()?));
     let temporary = path.with_file_name(name);
-    let mut file = create_new(&temporary, mode)?;
-    let written =
-        file.write_all(bytes).map_err(|source| Error::io("write", &temporary, source)).and_then(|()| syncs.file(&file, &temporary));
+    // The caller knows the name that it asked for, not that of the temporary file.
+    let created = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&temporary);
+    let mut file = created.map_err(|source| Error::io("write", path, source))?;
+    let written = file.write_all(bytes).map_err(|source| Error::io("write", path, source)).and_then(|()| syncs.file(&file, &temporary));
     match written {
         Ok(()) => Ok(temporary),
         Err(error) => {

@@ -18,7 +18,7 @@ pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};
 ///
 /// Results go to standard output; progress, warnings and hints to standard error.
 ///
-/// Exit codes: 0 done, 1 answered with no, 2 usage, 3 failure, 4 busy or locked, 5 refused because of an edit, 130 interrupted.
+/// Exit codes: 0 done, 1 a store is damaged, 2 usage, 3 failure, 4 busy or locked, 5 refused because of an edit, 130 interrupted.
 /// `project run` passes on the exit code of its command.
 #[derive(Debug, Parser)]
 #[command(name = "forklift", version, arg_required_else_help = true)]

@@ -3,6 +3,7 @@
 use forklift::branch;
 use forklift::files::Coverage;
 use forklift::project::{CaptureOptions, CaptureReport, Project, RecoverOutcome, RecoverReport, RunOptions, SetupOptions, StatusReport};
+use forklift::{Error, ErrorKind};
 
 use super::{history, restore};
 use crate::arguments::{Capture, CaptureMode, ProjectCommand, Setup};
@@ -46,6 +47,11 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, command: ProjectCo
 
 fn setup(context: &Context, output: &mut Output<'_>, arguments: Setup) -> Result<(), Failure> {
     let folder = context.folder().join(arguments.worktree.unwrap_or_default());
+    if !folder.is_dir() {
+        let what = if folder.exists() { "is no folder" } else { "does not exist" };
+        let error = Error::new(ErrorKind::NotFound, format!("the worktree {} {what}", folder.display())).with("path", folder.display());
+        return Err(error.hint("name an existing folder: `forklift project setup DIR`, or run it in the worktree").into());
+    }
     let options = SetupOptions { from: arguments.from, branch: arguments.branch, files_only: arguments.files_only };
     let (_, report) = Project::setup(&folder, &options, &context.project_options(), context.environment(), &context.control())?;
     output.warnings(&report.warnings);
@@ -66,7 +72,10 @@ fn capture(context: &Context, output: &mut Output<'_>, arguments: &Capture) -> R
         CaptureMode::Online => branch::CaptureMode::Online,
         CaptureMode::Stopped => branch::CaptureMode::Stopped,
     };
-    let report = context.project()?.capture(&arguments.name, &CaptureOptions { mode }, &context.control())?;
+    let report = context.project()?.capture(&arguments.name, &CaptureOptions { mode }, &context.control()).map_err(|error| {
+        let restoring = error.context().iter().any(|(key, holder)| *key == "holder" && holder.contains("restore"));
+        if restoring { error.hint("wait for the restore to end") } else { error }
+    })?;
     output.warnings(&report.warnings);
     output.result(&report, describe_capture)?;
     for line in left_out(&report.coverage) {

@@ -13,6 +13,7 @@ mod harness;
 mod help;
 mod process;
 mod project;
+mod readme;
 mod store;
 mod usage;
 
