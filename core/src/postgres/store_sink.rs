@@ -25,6 +25,7 @@ pub struct StoreSink<'a> {
     seen: ClusterCache,
     c0_ns: Option<i64>,
     copied: u64,
+    read: u64,
 }
 
 /// Modification time of folders and of files made by the copy: equal clusters get equal manifests, and Postgres does not look.
@@ -34,13 +35,21 @@ const NO_TIME: i64 = 0;
 struct Taken {
     entry: Entry,
     reusable: Option<(Stat, Vec<ChunkRef>)>,
+    /// Bytes that were read: none where the cache knew the file.
+    read: u64,
 }
 
 impl<'a> StoreSink<'a> {
     /// Into `session`, with what the last capture of the same cluster left ([`ClusterCache::default`] where there is nothing).
     #[must_use]
     pub fn new(session: &'a Session, known: ClusterCache) -> Self {
-        Self { session, entries: BTreeMap::new(), root_mode: 0o700, known, seen: ClusterCache::default(), c0_ns: None, copied: 0 }
+        Self { session, entries: BTreeMap::new(), root_mode: 0o700, known, seen: ClusterCache::default(), c0_ns: None, copied: 0, read: 0 }
+    }
+
+    /// Bytes read until now; files that the cache knows were not.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.read
     }
 
     /// Writes the manifest. The half's facts hold `root_mode`, the 12 mode bits of the data folder, which has no entry; the
@@ -77,18 +86,18 @@ impl<'a> StoreSink<'a> {
             Some(chunks) if self.has_all(chunks)? => Some(chunks.clone()),
             _ => None,
         };
-        let (chunks, reusable) = match reused {
-            Some(chunks) => (chunks.clone(), Some((before, chunks))),
+        let (chunks, reusable, read) = match reused {
+            Some(chunks) => (chunks.clone(), Some((before, chunks)), 0),
             None => {
                 let read = self.session.put_file(&open, &file.source, file.cutting)?;
                 let (after, _) = Stat::of(&open, &file.source, file.cutting)?;
                 let proven = before == after && before.is_settled(settled_by);
-                (read.chunks.clone(), proven.then_some((before, read.chunks)))
+                (read.chunks.clone(), proven.then_some((before, read.chunks.clone())), length(&read.chunks))
             }
         };
         let mtime_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
         let entry = entry(&file.path, metadata.mode(), (metadata.uid(), metadata.gid()), mtime_ns, Some(chunks));
-        Ok(Some(Taken { entry, reusable }))
+        Ok(Some(Taken { entry, reusable, read }))
     }
 
     fn has_all(&self, chunks: &[ChunkRef]) -> Result<bool> {
@@ -136,6 +145,7 @@ impl Sink for StoreSink<'_> {
                 if let Some((stat, chunks)) = taken.reusable {
                     self.seen.insert(stat, chunks);
                 }
+                self.read += taken.read;
                 self.add(taken.entry);
             }
             done += step.len();
@@ -147,6 +157,7 @@ impl Sink for StoreSink<'_> {
     fn bytes(&mut self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
         check_path(path)?;
         let read = self.session.put_bytes(bytes, Cutting::Content)?;
+        self.read += count(bytes.len());
         self.add(entry(path, mode, ids(), NO_TIME, Some(read.chunks)));
         Ok(())
     }
@@ -159,13 +170,14 @@ impl Sink for StoreSink<'_> {
 fn entry(path: &Path, mode: u32, (uid, gid): (u32, u32), mtime_ns: i64, chunks: Option<Vec<ChunkRef>>) -> Entry {
     let kind = match chunks {
         None => EntryKind::Folder,
-        Some(chunks) => {
-            let size = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
-            EntryKind::File { size, chunks, holes: Vec::new(), link: 0 }
-        }
+        Some(chunks) => EntryKind::File { size: length(&chunks), chunks, holes: Vec::new(), link: 0 },
     };
     let mode = u16::try_from(mode & 0o7777).unwrap_or_default();
     Entry { path: path.as_os_str().as_bytes().to_vec(), kind, mode, uid, gid, mtime_ns, xattrs: Vec::new(), unstable: false }
+}
+
+fn length(chunks: &[ChunkRef]) -> u64 {
+    chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
 }
 
 /// Owner of what the copy adds itself.

@@ -1,8 +1,13 @@
 //! Projects with a database: files and rows captured, put back and recovered together, with real servers and processes.
 
+mod broken_off;
+mod busy;
+mod clients;
 mod crash;
+mod full;
 mod inside;
 mod pair;
+mod refused;
 mod worktrees;
 
 use std::ffi::OsString;
@@ -25,8 +30,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// In a folder of this one.
+    pub(crate) fn below(folder: &Path) -> Self {
         use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in(folder).unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
         std::fs::create_dir(folder.path().join("home")).unwrap();
         let store = Store::open_or_create(&folder.path().canonicalize().unwrap().join("store")).unwrap();
@@ -42,7 +52,11 @@ impl World {
 
     /// With one worktree `work`, bound to a branch of its own.
     pub(crate) fn with_project() -> (Self, Project) {
-        let world = Self::new();
+        Self::new().bound()
+    }
+
+    fn bound(self) -> (Self, Project) {
+        let world = self;
         write(&world.path("work/app.py"), "version = 1\n");
         write(&world.path("work/lib/util.py"), "one\n");
         let (project, report) = world.setup("work", &[]).unwrap();
