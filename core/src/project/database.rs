@@ -128,9 +128,20 @@ impl Database {
         self.branch.capture(session, mode, previous, control)
     }
 
-    /// Whether the current cluster is exactly what `reference` holds; `false` in every doubt.
-    pub(super) fn is_at(&self, reference: &Ref) -> Result<bool> {
-        self.branch.unchanged_since(reference)
+    /// Whether the current cluster is exactly what `reference` holds and nobody is connected who could still change it; `false` in
+    /// every doubt. Touches nothing.
+    pub(super) fn can_be_left(&self, reference: &Ref) -> Result<bool> {
+        self.branch.could_close_at(reference)
+    }
+
+    /// The same of a held branch, to which nobody can connect any more from now on.
+    pub(super) fn close_at(&self, reference: &Ref, ran: bool) -> Result<bool> {
+        self.branch.close_at(reference, ran)
+    }
+
+    /// Gives the public socket back that a killed capture took away.
+    pub(super) fn heal(&self, control: &Control) -> Result<()> {
+        self.branch.heal(control)
     }
 
     /// The id of a cluster made ready beside the current one, and warnings.

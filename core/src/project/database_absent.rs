@@ -94,7 +94,15 @@ impl Database {
         match *self {}
     }
 
-    pub(super) fn is_at(&self, _: &Ref) -> Result<bool> {
+    pub(super) fn can_be_left(&self, _: &Ref) -> Result<bool> {
+        match *self {}
+    }
+
+    pub(super) fn close_at(&self, _: &Ref, _: bool) -> Result<bool> {
+        match *self {}
+    }
+
+    pub(super) fn heal(&self, _: &Control) -> Result<()> {
         match *self {}
     }
 

@@ -90,7 +90,7 @@ impl Project {
         let plan = files::plan(&reader, &target.files.root, &target.scope, &today, &mut cache, control)?;
         let database = self.database()?;
         let replaces = target.replaces(database.as_ref())?;
-        let clients = database.as_ref().filter(|_| replaces).map_or(Ok(0), Database::clients)?;
+        let clients = database.as_ref().map_or(Ok(0), Database::clients)?;
         Ok(RestorePlan {
             paths: plan.items.iter().map(|item| (paths::display(&item.path), item.verdict)).collect(),
             unchanged: plan.unchanged,
@@ -180,7 +180,7 @@ impl Target {
     }
 
     fn replaces(&self, database: Option<&Database>) -> Result<bool> {
-        database.map_or(Ok(false), |database| database.is_at(&self.reference).map(|same| !same))
+        database.map_or(Ok(false), |database| database.can_be_left(&self.reference).map(|left| !left))
     }
 }
 
@@ -232,6 +232,7 @@ impl<'a> Work<'a> {
             started_ms: crate::sys::id::now_ms(),
             pid: std::process::id(),
             replaces_database,
+            closes_database: false,
             old_cluster: database.map(Database::current).transpose()?,
             new_cluster: None,
             server_ran: false,
@@ -256,13 +257,8 @@ impl<'a> Work<'a> {
 
     /// Makes everything new beside the old, so that a full disk or a damaged chunk is found while nothing is touched.
     fn prepare(&mut self, control: &Control) -> Result<()> {
+        self.prepare_cluster(control)?;
         let reader = self.project.store.reader(control)?;
-        if let (Some(database), Some(half), true) = (self.database, &self.target.reference.cluster, self.journal.replaces_database) {
-            let (cluster, warnings) = database.materialise(&reader, &self.target.reference.id, half, control)?;
-            self.journal.new_cluster = Some(cluster);
-            self.warnings.extend(warnings);
-        }
-        self.pass("cluster-prepared")?;
         let staging = self.project.folder.staging().join(&self.journal.id);
         fs::make_folder(&staging, 0o700)?;
         let request = InstallRequest {
@@ -278,6 +274,16 @@ impl<'a> Work<'a> {
         self.pass("files-staged")
     }
 
+    fn prepare_cluster(&mut self, control: &Control) -> Result<()> {
+        if let (Some(database), Some(half), true) = (self.database, &self.target.reference.cluster, self.journal.replaces_database) {
+            let reader = self.project.store.reader(control)?;
+            let (cluster, warnings) = database.materialise(&reader, &self.target.reference.id, half, control)?;
+            self.journal.new_cluster = Some(cluster);
+            self.warnings.extend(warnings);
+        }
+        self.pass("cluster-prepared")
+    }
+
     fn stop(&mut self, control: &Control) -> Result<()> {
         if let Some(command) = self.hooks.stop.clone() {
             if self.project.run_stop_hook(&command)? {
@@ -285,10 +291,21 @@ impl<'a> Work<'a> {
             }
             self.pass("app-stopped")?;
         }
-        let database = self.database.filter(|_| self.journal.replaces_database);
-        self.journal.server_ran = database.map_or(Ok(false), Database::is_running)?;
+        let Some(database) = self.database else { return self.write(State::Stopping, "stopping") };
+        if !self.journal.replaces_database && !self.close(database)? {
+            // Somebody came or wrote since it was looked at first.
+            self.journal.replaces_database = true;
+            self.write(State::Preparing, "journal-written")?;
+            self.open_again(database, control)?;
+            self.prepare_cluster(control)?;
+            self.write(State::Prepared, "prepared")?;
+            control.check()?;
+        }
+        if !self.journal.replaces_database {
+            return Ok(());
+        }
+        self.journal.server_ran = database.is_running()?;
         self.write(State::Stopping, "stopping")?;
-        let Some(database) = database else { return Ok(()) };
         database.hold(&self.journal.describe())?;
         self.pass("branch-held")?;
         if self.journal.server_ran {
@@ -296,6 +313,31 @@ impl<'a> Work<'a> {
         }
         database.stop(control)?;
         self.pass("server-stopped")
+    }
+
+    /// Closes the branch to everybody until the files are in place; whether its database can be left as it is.
+    fn close(&mut self, database: &Database) -> Result<bool> {
+        self.journal.closes_database = true;
+        self.journal.server_ran = database.is_running()?;
+        self.write(State::Stopping, "stopping")?;
+        database.hold(&self.journal.describe())?;
+        self.pass("branch-held")?;
+        if self.journal.server_ran {
+            self.stopped_at = Some(Instant::now());
+        }
+        let closed = database.close_at(&self.target.reference, self.journal.server_ran)?;
+        self.pass("branch-closed")?;
+        Ok(closed)
+    }
+
+    /// Clients may connect while a cluster is made ready after all.
+    fn open_again(&mut self, database: &Database, control: &Control) -> Result<()> {
+        database.release()?;
+        if self.journal.server_ran {
+            database.start(&control.uncancellable())?;
+        }
+        self.stopped_at = None;
+        Ok(())
     }
 
     /// The safety checkpoint: all that the checkpoint's scope covers, and the cluster.
