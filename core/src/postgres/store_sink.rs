@@ -5,14 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rayon::prelude::*;
-
 use super::cluster_cache::{CLOCK_SLACK_NS, Stat, UNGUARDED_SLACK_NS, now_ns};
 use super::sink::{STEP, check_path, open_source};
 use super::{ClusterCache, Sink, SourceFile};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
 use crate::store::{ChunkId, ChunkRef, Cutting, Entry, EntryKind, Half, Session};
+use crate::sys::parallel;
 
 /// Puts files into a session in parallel and keeps what the manifest will say of them. Files that the cache of the last
 /// capture knows by an equal stat, and whose chunks the store still has, are not read.
@@ -140,8 +139,7 @@ impl Sink for StoreSink<'_> {
                 control.check()?;
                 self.take(file, if file.live { settled_by.0 } else { settled_by.1 })
             };
-            let taken: Result<Vec<Option<Taken>>> = step.par_iter().map(take).collect();
-            for taken in taken?.into_iter().flatten() {
+            for taken in parallel::map(step, take)?.into_iter().flatten() {
                 if let Some((stat, chunks)) = taken.reusable {
                     self.seen.insert(stat, chunks);
                 }
