@@ -72,6 +72,22 @@ impl Database {
         Ok(())
     }
 
+    /// Bytes on disk of every cluster of the branches that are bound to `project`.
+    pub(super) fn bytes_of_project(store: &Store, environment: &Environment, project: &str) -> Result<u64> {
+        let branches = Branches::open(store, environment)?;
+        let mut bytes = 0;
+        for info in branches.list()?.into_iter().filter(|info| info.project.as_deref() == Some(project)) {
+            let branch = branches.find(&info.id)?;
+            bytes += branch.clusters()?.iter().map(|cluster| branch.cluster_bytes(cluster)).sum::<u64>();
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes on disk of one cluster.
+    pub(super) fn cluster_bytes(&self, cluster: &str) -> u64 {
+        self.branch.cluster_bytes(cluster)
+    }
+
     pub(super) fn branch(self) -> Branch {
         self.branch
     }

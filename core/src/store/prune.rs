@@ -28,6 +28,8 @@ pub struct PruneOptions {
     pub apply: bool,
     /// Roots of manifests to keep that no ref names.
     pub extra_roots: Vec<ChunkId>,
+    /// Ids of refs that count as removed already. Only for telling: with `apply` such refs keep what they need.
+    pub without: Vec<String>,
 }
 
 /// What was, or would be, removed.
@@ -104,6 +106,7 @@ impl Marks {
         }
         let roots: Vec<(String, ChunkId)> = refs
             .iter()
+            .filter(|found| options.apply || !options.without.contains(&found.id))
             .flat_map(|found| {
                 [&found.files, &found.cluster].into_iter().flatten().map(|half| (format!("checkpoint {}", found.id), half.root))
             })

@@ -61,7 +61,7 @@ fn extra_roots_are_kept() {
     let root = store.find_ref("a").unwrap().files.unwrap().root;
     store.remove_ref("a").unwrap();
     store.remove_ref("b").unwrap();
-    let options = PruneOptions { apply: true, extra_roots: vec![root] };
+    let options = PruneOptions { apply: true, extra_roots: vec![root], ..PruneOptions::default() };
     assert_eq!(store.prune(&options, &Control::silent()).unwrap().packs_removed, 1);
     let session = store.session(&Control::silent()).unwrap();
     session.commit(&reference("again", root)).unwrap();
