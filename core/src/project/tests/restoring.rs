@@ -86,7 +86,7 @@ fn hooks_pause_the_app_and_start_it_only_if_it_ran() {
     hooks("exit 1");
     restore(&project, "first");
     assert_eq!(read(&said), "version = 2\n", "it did not run");
-    hooks("echo no permission; exit 7");
+    hooks("echo no permission >&2; seq 1 5000; exit 7");
     let before = tree(&machine.work());
     let error = project.restore("first", &RestoreOptions::default(), &Control::silent()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Command);
