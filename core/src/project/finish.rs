@@ -7,7 +7,8 @@ use std::time::Instant;
 use super::checkpoints::files_of;
 use super::database::Database;
 use super::journal::{Journal, State};
-use super::{Project, failpoint, paths};
+use super::restore::PathVerdict;
+use super::{Project, failpoint};
 use crate::error::{ErrorKind, Result};
 use crate::files::{self, InstallRequest, PlanItem, Verdict};
 use crate::progress::Control;
@@ -26,8 +27,8 @@ pub(super) struct Finished {
 
 impl Finished {
     /// Paths for a report.
-    pub(super) fn listed(items: &[PlanItem]) -> Vec<(String, Verdict)> {
-        items.iter().filter(|item| item.verdict != Verdict::Unchanged).map(|item| (paths::display(&item.path), item.verdict)).collect()
+    pub(super) fn listed(items: &[PlanItem]) -> Vec<PathVerdict> {
+        items.iter().filter(|item| item.verdict != Verdict::Unchanged).map(PathVerdict::of).collect()
     }
 }
 

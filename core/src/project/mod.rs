@@ -33,16 +33,16 @@ mod status;
 mod work;
 
 pub use capture::{CaptureOptions, CaptureReport};
-pub use checkpoints::{CheckpointInfo, PathChange};
+pub use checkpoints::{CheckpointInfo, HalfSize, PathChange};
 pub use configuration::{Configuration, ConnectionForm, Hooks};
 pub use failpoint::FAILPOINTS;
 pub use handle::{Project, ProjectOptions};
 pub use prune::{ForgetReport, PruneOrphan, PruneReport};
 pub use recover::{RecoverOutcome, RecoverReport};
-pub use restore::{RestoreOptions, RestorePlan, RestoreReport};
+pub use restore::{PathVerdict, RestoreOptions, RestorePlan, RestoreReport};
 pub use run::{RunOptions, RunOutcome};
 pub use setup::{SetupOptions, SetupReport};
-pub use status::StatusReport;
+pub use status::{RunningCommand, StatusReport};
 
 #[cfg(test)]
 mod tests;

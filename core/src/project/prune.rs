@@ -47,6 +47,7 @@ pub struct PruneOrphan {
     /// Project id.
     pub id: String,
     /// Where the worktree was.
+    #[serde(serialize_with = "crate::report::path")]
     pub root: PathBuf,
     /// Name of its branch, where it has one.
     pub branch: Option<String>,

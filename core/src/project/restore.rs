@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::Project;
 use super::checkpoints::files_of;
 use super::database::Database;
 use super::finish::Finished;
@@ -11,10 +12,10 @@ use super::journal::{Journal, recovery_needed};
 use super::lock::{Alone, HolderKind};
 use super::pairing::{millis, millis_between};
 use super::work::Work;
-use super::{Project, paths};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, Scope, StatCache};
 use crate::progress::Control;
+use crate::report;
 use crate::store::{Half, Ref};
 
 /// How long a command that the stop hook has stopped may take to end.
@@ -24,6 +25,21 @@ const APP_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RestoreOptions {}
 
+/// One path of a restore.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PathVerdict {
+    /// Relative path; a backslash as `\\`, bytes that are not UTF-8 and control characters as `\xNN`.
+    pub path: String,
+    /// What happens to it.
+    pub verdict: files::Verdict,
+}
+
+impl PathVerdict {
+    pub(super) fn of(item: &files::PlanItem) -> Self {
+        Self { path: report::escape(&item.path), verdict: item.verdict }
+    }
+}
+
 /// What a restore would do.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RestorePlan {
@@ -31,8 +47,8 @@ pub struct RestorePlan {
     pub id: String,
     /// Its name.
     pub name: Option<String>,
-    /// Every path that would be touched or needs a word: (path, verdict).
-    pub paths: Vec<(String, crate::files::Verdict)>,
+    /// Every path that would be touched or needs a word.
+    pub paths: Vec<PathVerdict>,
     /// Paths that stay as they are.
     pub unchanged: u64,
     /// What happens to the database: `none`, `replace`, `unchanged`.
@@ -53,7 +69,7 @@ pub struct RestoreReport {
     /// The checkpoint that holds what was replaced.
     pub safety: String,
     /// Every path that was touched or kept.
-    pub paths: Vec<(String, crate::files::Verdict)>,
+    pub paths: Vec<PathVerdict>,
     /// Paths that stay as they were.
     pub unchanged: u64,
     /// What happened to the database.
@@ -65,6 +81,7 @@ pub struct RestoreReport {
     /// fsyncs.
     pub fsyncs: u64,
     /// Where displaced content that is in no checkpoint was kept.
+    #[serde(serialize_with = "crate::report::optional_path")]
     pub kept: Option<std::path::PathBuf>,
     /// Anything worth knowing.
     pub warnings: Vec<String>,
@@ -94,7 +111,7 @@ impl Project {
         let replaces = target.replaces(database.as_ref())?;
         let clients = database.as_ref().map_or(Ok(0), Database::clients)?;
         Ok(RestorePlan {
-            paths: plan.items.iter().map(|item| (paths::display(&item.path), item.verdict)).collect(),
+            paths: plan.items.iter().map(PathVerdict::of).collect(),
             unchanged: plan.unchanged,
             database: verdict(database.as_ref(), replaces),
             clients,

@@ -39,8 +39,10 @@ pub struct SetupReport {
     /// Project id.
     pub id: String,
     /// Worktree.
+    #[serde(serialize_with = "crate::report::path")]
     pub root: PathBuf,
     /// Store.
+    #[serde(serialize_with = "crate::report::path")]
     pub store: PathBuf,
     /// Branch.
     pub branch: Option<String>,

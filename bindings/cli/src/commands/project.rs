@@ -117,7 +117,7 @@ fn describe_status(status: &StatusReport) -> String {
         },
     );
     for command in &status.running {
-        row("running", text::plain(command).into_owned());
+        row("running", format!("{}: {}", command.pid, text::plain(&command.command)));
     }
     if let Some(pending) = &status.pending {
         row("pending", text::plain(pending).into_owned());
