@@ -63,7 +63,8 @@ pub struct Coverage {
     pub left_out: Vec<LeftOut>,
 }
 
-/// One path that is not in a capture.
+/// One path that is not in a capture. Of extended attributes `user.*`, file capabilities and POSIX ACLs are captured; all others
+/// (`trusted.*`, and `security.*` such as SELinux labels and IMA hashes) belong to the system, and are neither captured nor listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// Relative to the root (lossy where not UTF-8).

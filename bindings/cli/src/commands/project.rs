@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, command: ProjectCo
         ProjectCommand::Show(arguments) => history::show(context, output, &arguments.checkpoint)?,
         ProjectCommand::Diff(arguments) => history::diff(context, output, &arguments)?,
         ProjectCommand::Forget(arguments) => history::forget(context, output, &arguments)?,
-        ProjectCommand::Prune(arguments) => history::prune(context, output, arguments.yes)?,
+        ProjectCommand::Prune(arguments) => history::prune(context, output, arguments.yes, &arguments.orphans)?,
     }
     Ok(exit::DONE)
 }
@@ -126,7 +126,7 @@ fn describe_status(status: &StatusReport) -> String {
         },
     );
     for command in &status.running {
-        row("running", text::plain(command).into_owned());
+        row("running", format!("{}: {}", command.pid, text::plain(&command.command)));
     }
     if let Some(pending) = &status.pending {
         row("pending", text::plain(pending).into_owned());

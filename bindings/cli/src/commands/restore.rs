@@ -1,7 +1,7 @@
 //! `project restore` and its dry run.
 
 use forklift::files::Verdict;
-use forklift::project::{RestoreOptions, RestorePlan, RestoreReport};
+use forklift::project::{PathVerdict, RestoreOptions, RestorePlan, RestoreReport};
 
 use crate::arguments::Restore;
 use crate::context::Context;
@@ -78,10 +78,10 @@ fn name(name: Option<&str>, id: &str) -> String {
     name.map_or_else(|| id.to_owned(), |name| text::plain(name).into_owned())
 }
 
-fn paths(paths: &[(String, Verdict)]) -> String {
+fn paths(paths: &[PathVerdict]) -> String {
     let mut table = Table::plain();
-    for (path, verdict) in paths {
-        table.row([word(*verdict).to_owned(), text::plain(path).into_owned()]);
+    for found in paths {
+        table.row([word(found.verdict).to_owned(), text::plain(&found.path).into_owned()]);
     }
     table.render()
 }

@@ -32,6 +32,9 @@ impl Marks {
         let names = refs::names(layout)?;
         for (done, name) in names.iter().enumerate() {
             control.report("mark", done as u64, names.len() as u64, Unit::Items);
+            if !options.apply && options.without.iter().any(|id| *name == **id) {
+                continue;
+            }
             let path = layout.refs().join(name);
             // Before it is read: a file that is replaced later has another stamp.
             let Some(stamp) = layout.disk().stamp(&path)? else { continue };

@@ -29,6 +29,8 @@ pub struct PruneOptions {
     pub apply: bool,
     /// Roots of manifests to keep that no ref names.
     pub extra_roots: Vec<ChunkId>,
+    /// Ids of refs that count as removed already. Only for telling: with `apply` such refs keep what they need.
+    pub without: Vec<String>,
     /// A pack is rewritten when more than this part of it is not needed (0.0 to 1.0).
     pub tolerated_in_pack: f64,
     /// Nothing is rewritten while no more than this part of the whole store is not needed (0.0 to 1.0).
@@ -47,6 +49,7 @@ impl Default for PruneOptions {
         Self {
             apply: false,
             extra_roots: Vec::new(),
+            without: Vec::new(),
             tolerated_in_pack: 0.3,
             tolerated_in_all: 0.05,
             most_rewritten: u64::MAX,
