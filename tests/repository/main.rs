@@ -1,5 +1,13 @@
 //! What is kept in step by hand is checked here: versions, paths named in pages, test files, profiles.
-#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

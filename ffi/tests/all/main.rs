@@ -1,5 +1,13 @@
 //! Tests of the C ABI against the built library and a real C compiler.
-#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
