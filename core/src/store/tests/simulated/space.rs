@@ -60,3 +60,20 @@ fn full_when_it_writes() {
 fn full_when_it_syncs() {
     full_after_any_byte(true);
 }
+
+/// A disk without a free byte can be pruned, and then takes captures again.
+#[test]
+fn a_prune_frees_a_full_disk() {
+    for full_at_sync in [false, true] {
+        let (disk, store, before) = start();
+        let used = disk.used();
+        disk.suffer(Faults { capacity: Some(used), full_at_sync, ..Faults::default() });
+        let error = put(&store, "e").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        let report = prune(&store).unwrap_or_else(|error| panic!("full at sync: {full_at_sync}: {error}"));
+        assert!(report.packs_removed > 0 && disk.used() < used, "{report:?}");
+        before.clone().lacks("e").holds(&disk, &|| "a pruned full disk".to_owned());
+        let mut explored = Explored::new(2);
+        explored.each(&[disk.shot()], |_, disk, _, crash| before.goes_on(disk, &|| format!("a pruned full disk: {}", crash())));
+    }
+}
