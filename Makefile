@@ -1,12 +1,20 @@
 # What a newcomer needs: `make demo` shows the main job on a real Postgres, `make test` runs every suite.
 
-.PHONY: all build demo test lint clean
+PREFIX ?= /usr/local
+
+.PHONY: all build install demo test lint clean
 
 all: build
 
 # The command line and the keeper beside it.
 build:
 	cargo build --package forklift --package forklift-cli
+
+# Both programs, optimised, into PREFIX/bin (below DESTDIR, for packages).
+install:
+	cargo build --release --package forklift --package forklift-cli
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 target/release/forklift target/release/forklift-keeper "$(DESTDIR)$(PREFIX)/bin"
 
 # Both tables of the invoicing demo. INVOICE_AMOUNTS="50 125 40" are the amounts it starts from.
 demo:

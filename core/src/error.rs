@@ -141,7 +141,8 @@ impl Error {
         error.inner.os = source.raw_os_error();
         error.inner.hint = match kind {
             ErrorKind::NoSpace => Some(format!("free space on the file system of {} and try again", path.display())),
-            ErrorKind::ReadOnly => Some("mount it writable, or name a store elsewhere with --store".to_owned()),
+            ErrorKind::ReadOnly => Some("use a place that can be written (for a store: --store), or mount this one writable".to_owned()),
+            ErrorKind::Permission => Some(format!("give this user access to {}, or run as a user that has it", path.display())),
             _ => None,
         };
         error.inner.source = Some(Box::new(source));

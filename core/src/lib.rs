@@ -19,6 +19,7 @@ mod cancel;
 mod environment;
 mod error;
 mod progress;
+mod report;
 #[allow(unsafe_code, reason = "the only platform code: system calls that rustix does not wrap")]
 pub mod sys;
 

@@ -29,7 +29,7 @@ impl Context {
         };
         let store = global.store.as_ref().map(|store| resolve(&folder.join(store))).transpose()?;
         let environment = match &global.postgres {
-            Some(bin) => environment.with("FORKLIFT_POSTGRES", resolve(&folder.join(bin))?),
+            Some(bin) => environment.with("FORKLIFT_POSTGRES", installation(resolve(&folder.join(bin))?)?),
             None => environment,
         };
         Ok(Self { folder, store, environment, signals, bar })
@@ -58,8 +58,11 @@ impl Context {
         ProjectOptions { store: self.store.clone() }
     }
 
-    /// The project of the folder.
+    /// The project of the folder. A store that was named must be there, also where the project has its own.
     pub(crate) fn project(&self) -> Result<Project> {
+        if let Some(store) = &self.store {
+            Store::open(store)?;
+        }
         Project::open(&self.folder, &self.project_options(), &self.environment)
     }
 
@@ -68,10 +71,15 @@ impl Context {
         Store::open_or_create(&self.store_path()?)
     }
 
-    /// The branches, where there is a store at all.
+    /// The store, which must be there.
+    pub(crate) fn existing_store(&self) -> Result<Store> {
+        Store::open(&self.store_path()?)
+    }
+
+    /// The branches, where there is a store at all; one that was named must be there.
     pub(crate) fn existing_branches(&self) -> Result<Option<Branches>> {
         let path = self.store_path()?;
-        if !path.try_exists().map_err(|source| Error::io("look at", &path, source))? {
+        if self.store.is_none() && !path.try_exists().map_err(|source| Error::io("look at", &path, source))? {
             return Ok(None);
         }
         Branches::open(&Store::open(&path)?, &self.environment).map(Some)
@@ -80,7 +88,7 @@ impl Context {
     /// The branches of a store that a named branch must be in.
     pub(crate) fn branches_with(&self, name: &str) -> Result<Branches> {
         let missing = |path: &Path| {
-            Error::new(ErrorKind::NotFound, format!("no branch {name}: there is no store at {}", path.display()))
+            Error::new(ErrorKind::NotFound, format!("no branch {name}: there is no store in {}", path.display()))
                 .hint("make a branch with `forklift branch create NAME`, or name the right store with --store")
                 .with("branch", name)
                 .with("path", path.display())
@@ -116,6 +124,17 @@ impl Context {
 
 fn resolve(path: &Path) -> Result<PathBuf> {
     absolute(path).map_err(|source| Error::io("resolve", path, source))
+}
+
+/// What `--postgres` names: the folder of the programs, the one above it, or one of the programs.
+fn installation(named: PathBuf) -> Result<PathBuf> {
+    if named.is_file() || ["postgres", "bin/postgres"].iter().any(|program| named.join(program).is_file()) {
+        return Ok(named);
+    }
+    let what = if named.exists() { "there is no postgres program in it" } else { "it does not exist" };
+    Err(Error::new(ErrorKind::PostgresNotFound, format!("--postgres {}: {what}", named.display()))
+        .hint("name the folder that holds postgres and initdb; `forklift postgres list` shows what is found without --postgres")
+        .with("path", named.display()))
 }
 
 fn existing(folder: PathBuf) -> Result<PathBuf> {

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-use clap::error::ErrorKind as UsageKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind as UsageKind};
 use forklift::{Error, ErrorKind};
 use serde::Serialize;
 
@@ -92,15 +92,28 @@ fn usage(error: &clap::Error, output: &mut Output<'_>) -> u8 {
             Err(_) => exit::FAILURE,
         };
     }
+    let of_project = of_project(error);
     if output.is_json() {
         let what: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
         let error = Error::new(ErrorKind::InvalidArgument, what.join(" ").trim_start_matches("error: "))
-            .hint("`forklift help` lists the commands, `--help` after one its options");
+            .hint(of_project.unwrap_or_else(|| "`forklift help` lists the commands, `--help` after one its options".to_owned()));
         output.error_json(&as_json(&error), &lines(&error));
     } else {
-        output.error_lines(text.trim_end());
+        match of_project {
+            // In place of clap's guesses.
+            Some(hint) => output.error_lines(&format!("{}\nhint: {hint}", text.lines().next().unwrap_or_default())),
+            None => output.error_lines(text.trim_end()),
+        }
     }
     exit::USAGE
+}
+
+/// Names the command that was meant where `forklift restore` was said for `forklift project restore`.
+fn of_project(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let grammar = crate::grammar();
+    let project = grammar.find_subcommand("project")?;
+    project.find_subcommand(word).map(|_| format!("the command is `forklift project {word}`"))
 }
 
 fn lines(error: &Error) -> String {

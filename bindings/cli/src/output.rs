@@ -32,6 +32,10 @@ impl<'a> Output<'a> {
         self.quiet = global.quiet;
     }
 
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
@@ -95,6 +99,12 @@ impl<'a> Output<'a> {
         if writeln!(self.stdout, "{json}").and_then(|()| self.stdout.flush()).is_err() {
             self.error_lines(lines);
         }
+    }
+
+    /// What a program of the caller's writes while it runs, byte by byte as it comes.
+    pub(crate) fn pass_on(&mut self, bytes: &[u8]) {
+        self.clear_bar();
+        self.stderr.write_all(bytes).and_then(|()| self.stderr.flush()).ok();
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {

@@ -19,7 +19,7 @@ use crate::sys;
 use crate::sys::lock::Mode;
 
 /// How long after its socket was taken away a server's clients are counted: a connect that had begun is seen then.
-const QUIET: Duration = Duration::from_millis(5);
+pub(super) const QUIET: Duration = Duration::from_millis(5);
 
 /// How to take the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -74,7 +74,8 @@ impl Branch {
         named(&self.record.name, self.take(session, mode, previous, control))
     }
 
-    /// Whether the current cluster is exactly what `reference` holds, by its mark; `false` in every doubt. Nothing is started or stopped.
+    /// Whether what is committed in the current cluster is exactly what `reference` holds, by its mark; `false` in every doubt. A
+    /// client's open transaction does not show. Nothing is started or stopped.
     ///
     /// # Errors
     /// `Busy` while another command works on the branch, `Sql`, `Io`.
@@ -102,7 +103,7 @@ impl Branch {
         let cluster = self.read_current()?;
         let status = self.settled_status(control)?;
         let server = self.attach()?;
-        if let Some(server) = &server {
+        if let Some(server) = server.as_ref().filter(|_| !self.folder.hold().exists()) {
             show(server)?;
         }
         let ran = !matches!(status, ServerStatus::Stopped);
@@ -116,6 +117,8 @@ impl Branch {
                 Some(server) => postgres::mark_running(server, Some(&captured.mark))?,
                 None => postgres::mark_stopped(&self.data()?)?,
             };
+            // A transaction that is open now, also one without an id in the snapshot, is in no copy either: what is committed is the
+            // same. One that was open at the last capture and has ended since moves the snapshot; a prepared one is in the mark by name.
             if captured.mark.same(&mark) {
                 if ran && server.is_none() {
                     self.start_again(bound, None, control)?;
@@ -177,7 +180,7 @@ impl Branch {
     }
 
     /// The cluster half of a checkpoint whose mark can be compared with what is there now.
-    fn comparable(&self, reference: &Ref, cluster: &str) -> Option<(Half, CapturedCluster)> {
+    pub(super) fn comparable(&self, reference: &Ref, cluster: &str) -> Option<(Half, CapturedCluster)> {
         let half = reference.cluster.clone()?;
         let captured = CapturedCluster::of(&half).ok()?;
         (captured.branch == self.record.id && captured.cluster == cluster).then_some((half, captured))
@@ -291,7 +294,7 @@ impl Branch {
                 format!("the server of branch {} was stopped for a capture and does not run again: {error}{before}", self.record.name),
             )
             .with("branch", &self.record.name)
-            .hint(format!("its data is untouched: forklift branch start {}", self.record.name))
+            .hint(format!("its data is untouched; `forklift branch start {}` starts it", self.record.name))
             .because(error)
         })?;
         Ok(mark)

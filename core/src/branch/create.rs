@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::layout::ClusterRecord;
 use super::making::{Making, Plan};
-use super::program::Streams;
+use super::program::Listener;
 use super::shared::{Shared, invalid};
 use super::{Branch, datadir, name, program, url};
 use crate::error::{Error, ErrorKind, Result};
@@ -50,7 +50,14 @@ pub struct CreateOptions {
 /// Database and role where nobody says others.
 const DEFAULT: &str = "app";
 
-pub(super) fn create(shared: &Arc<Shared>, name: &str, origin: &Origin, options: &CreateOptions, control: &Control) -> Result<Branch> {
+pub(super) fn create(
+    shared: &Arc<Shared>,
+    name: &str,
+    origin: &Origin,
+    options: &CreateOptions,
+    told: Option<&mut Listener<'_>>,
+    control: &Control,
+) -> Result<Branch> {
     for (what, given) in [("database", &options.database), ("role", &options.user)] {
         if let Some(given) = given {
             check_identifier(what, given)?;
@@ -60,16 +67,20 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, origin: &Origin, options:
     name::check_settings(name, &options.settings, &off)?;
     match origin {
         Origin::Empty => fresh(shared, name, None, options, control),
-        Origin::Seed { command, folder } => fresh(shared, name, Some((command, folder)), options, control),
+        Origin::Seed { command, folder } => fresh(shared, name, Some(Seed { command, folder, told }), options, control),
         Origin::DataDir(data) => datadir::create(shared, name, data, options, control),
         Origin::Url(source) => url::create(shared, name, source, options, control),
     }
 }
 
-type Seed<'a> = Option<(&'a Vec<OsString>, &'a PathBuf)>;
+struct Seed<'a, 'b> {
+    command: &'a [OsString],
+    folder: &'a Path,
+    told: Option<&'a mut Listener<'b>>,
+}
 
-fn fresh(shared: &Arc<Shared>, name: &str, seed: Seed<'_>, options: &CreateOptions, control: &Control) -> Result<Branch> {
-    if let Some((command, folder)) = seed {
+fn fresh(shared: &Arc<Shared>, name: &str, seed: Option<Seed<'_, '_>>, options: &CreateOptions, control: &Control) -> Result<Branch> {
+    if let Some(Seed { command, folder, .. }) = &seed {
         if command.is_empty() {
             return Err(invalid("the seed command is empty").hint("give a program, such as --seed 'psql -f schema.sql'"));
         }
@@ -86,7 +97,7 @@ fn fresh(shared: &Arc<Shared>, name: &str, seed: Seed<'_>, options: &CreateOptio
         credentials(&init.superuser, options.user.as_deref().unwrap_or(DEFAULT), options.database.as_deref().unwrap_or(DEFAULT))?;
     initialise(&making, &installation, &init, control)?;
     let outside = |_: &Server| match seed {
-        Some((command, folder)) => run_seed(&making, command, folder, &credentials, control),
+        Some(seed) => run_seed(&making, seed, &credentials, control),
         None => Ok(()),
     };
     making.first_start(&credentials, |_| Ok(()), outside, control)?;
@@ -136,7 +147,8 @@ pub(super) fn cluster_record(making: &Making, origin: &str) -> Result<ClusterRec
     Ok(record)
 }
 
-fn run_seed(making: &Making, command: &[OsString], folder: &Path, credentials: &Credentials, control: &Control) -> Result<()> {
+fn run_seed(making: &Making, seed: Seed<'_, '_>, credentials: &Credentials, control: &Control) -> Result<()> {
+    let Seed { command, folder, told } = seed;
     let [program, arguments @ ..] = command else { return Ok(()) };
     control.report("seed", 0, 1, crate::progress::Unit::Items);
     let address = &making.record.address;
@@ -154,7 +166,7 @@ fn run_seed(making: &Making, command: &[OsString], folder: &Path, credentials: &
         child.env_remove(variable);
     }
     let what = format!("the seed of branch {}", making.record.name);
-    program::run(&what, &mut child, making.folder.path(), &Streams::default(), control).map_err(|error| {
+    program::run_told(&what, &mut child, making.folder.path(), told, control).map_err(|error| {
         error.with("branch", &making.record.name).hint("nothing was left; make the seed succeed and create the branch again")
     })?;
     Ok(())

@@ -50,6 +50,7 @@ pub struct ForkReport {
     /// In all.
     pub total_ms: u64,
     /// By part: checkpoint, files, wal, sequences, start.
+    #[serde(serialize_with = "crate::report::parts")]
     pub parts_ms: Vec<(String, u64)>,
     /// Unlogged tables that are empty in the fork.
     pub unlogged: Vec<String>,

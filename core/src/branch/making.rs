@@ -39,6 +39,7 @@ pub(super) struct Making {
 impl Making {
     /// Reserves the name and makes the folders. Where another process is making a branch of that name its end is waited for.
     pub(super) fn begin(shared: &Arc<Shared>, plan: &Plan<'_>, control: &Control) -> Result<Self> {
+        shared.run_as()?.check_way(plan.installation, shared.store.path())?;
         shared.ensure_root()?;
         loop {
             control.check()?;
@@ -108,7 +109,11 @@ impl Making {
         let run = self.folder.run();
         let place = Place { data: &data, run: &run, address: &self.record.address };
         let spec = self.shared.spec(&self.record, &place, credentials, true, true)?;
-        run_once(&spec, inside, outside, control)
+        run_once(&spec, inside, outside, control).map_err(|error| match error.kind() {
+            // Its log goes with the unfinished branch: the message and the context say what stood in it.
+            ErrorKind::ServerStart => error.hint("nothing was left; correct what the server refuses and make the branch again"),
+            _ => error,
+        })
     }
 
     /// Writes the last records, makes everything durable and lets the branch exist.

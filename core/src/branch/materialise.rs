@@ -55,6 +55,12 @@ impl Branch {
         Ok(names.into_iter().filter_map(|name| name.into_string().ok()).filter(|name| is_cluster_id(name)).collect())
     }
 
+    /// Bytes on disk of one cluster, counting blocks that are shared with others in full; 0 where there is none.
+    #[must_use]
+    pub fn cluster_bytes(&self, cluster: &str) -> u64 {
+        layout::bytes_on_disk(&self.folder.cluster(cluster).0)
+    }
+
     /// Makes a prepared cluster the current one, by renaming `current.json`, durably. The server must be stopped. Idempotent.
     ///
     /// # Errors

@@ -24,6 +24,10 @@ pub(super) fn check(name: &str) -> Result<()> {
     if name.contains("..") {
         return refuse("it contains '..'");
     }
+    // An id names a branch as well, and must go on naming the one that it belongs to.
+    if name.len() == 26 && name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return refuse("it looks like an id (26 letters and digits)");
+    }
     Ok(())
 }
 
@@ -75,6 +79,9 @@ mod tests {
 
     #[test]
     fn good_names_pass_and_bad_ones_are_refused_by_name() {
+        for name in ["01m8aaaaaaaaaaaaaaaaaaaaaa"] {
+            assert!(check(name).is_err(), "{name}");
+        }
         for name in ["a", "main", "0", "agent-a.2_x", &"x".repeat(63)] {
             check(name).unwrap();
         }

@@ -33,6 +33,9 @@ pub(super) struct Streams<'a> {
     pub(super) output: Option<&'a File>,
 }
 
+/// Hears what a program writes, in pieces that need not be lines.
+pub(super) type Listener<'a> = dyn FnMut(&[u8]) + 'a;
+
 /// A file without a name in `folder`: gone with the last handle, also after a crash.
 pub(super) fn anonymous(folder: &Path) -> Result<File> {
     let path = folder.join(format!("{ANONYMOUS}{}", sys::id::sortable()?));
@@ -44,6 +47,18 @@ pub(super) fn anonymous(folder: &Path) -> Result<File> {
 /// Runs the program to its end and gives the end of its standard error, which goes to a nameless file in `folder`. Where it
 /// is cancelled its whole process group is ended. `Command` says how it ended and what it wrote last.
 pub(super) fn run(what: &str, command: &mut Command, folder: &Path, streams: &Streams<'_>, control: &Control) -> Result<String> {
+    run_watched(what, command, folder, streams, &mut |_| {}, control)
+}
+
+/// The same; `each` is called every few milliseconds while the program runs and once after its end, with its standard error.
+fn run_watched(
+    what: &str,
+    command: &mut Command,
+    folder: &Path,
+    streams: &Streams<'_>,
+    each: &mut dyn FnMut(&File),
+    control: &Control,
+) -> Result<String> {
     control.check()?;
     let log = anonymous(folder)?;
     let duplicate = |file: &File| file.try_clone().map(Stdio::from).map_err(|source| Error::io("open again a file in", folder, source));
@@ -61,7 +76,9 @@ pub(super) fn run(what: &str, command: &mut Command, folder: &Path, streams: &St
         let error = Error::new(ErrorKind::Command, format!("{what} could not be run: {program}: {source}"));
         error.hint("check that the program exists and can be executed").because(source)
     })?;
-    let status = wait(&mut child, control)?;
+    let status = wait(&mut child, &mut || each(&log), control);
+    each(&log);
+    let status = status?;
     let tail = tail(&log);
     if status.success() {
         return Ok(tail);
@@ -70,6 +87,35 @@ pub(super) fn run(what: &str, command: &mut Command, folder: &Path, streams: &St
     let said = if CLIENTS.contains(&what) { reason(&end_of(&log, REASON)) } else { None };
     let said = said.unwrap_or_else(|| last().to_owned());
     Err(Error::new(ErrorKind::Command, format!("{what} {}: {said}", ending(status))).with("program", program).with("stderr", tail))
+}
+
+/// The same without input; `told` gets what the program writes to its standard output and error, as it comes.
+pub(super) fn run_told(
+    what: &str,
+    command: &mut Command,
+    folder: &Path,
+    told: Option<&mut Listener<'_>>,
+    control: &Control,
+) -> Result<String> {
+    let Some(told) = told else { return run(what, command, folder, &Streams::default(), control) };
+    let output = anonymous(folder)?;
+    let mut read = (0, 0);
+    let mut each = |log: &File| {
+        read.0 = pass_on(&output, read.0, told);
+        read.1 = pass_on(log, read.1, told);
+    };
+    run_watched(what, command, folder, &Streams { input: None, output: Some(&output) }, &mut each, control)
+}
+
+/// Gives everything from `offset` on, and where it ended.
+fn pass_on(file: &File, mut offset: u64, told: &mut Listener<'_>) -> u64 {
+    let mut bytes = vec![0; 16 * 1024];
+    // What cannot be read now is read the next time.
+    while let Ok(length @ 1..) = file.read_at(&mut bytes, offset) {
+        told(bytes.get(..length).unwrap_or_default());
+        offset += length as u64;
+    }
+    offset
 }
 
 /// The whole content of such a file.
@@ -101,7 +147,7 @@ fn end_of(log: &File, most: u64) -> String {
     }
 }
 
-fn wait(child: &mut Child, control: &Control) -> Result<ExitStatus> {
+fn wait(child: &mut Child, each: &mut dyn FnMut(), control: &Control) -> Result<ExitStatus> {
     let mut pause = Duration::from_millis(1);
     let waiting = |source: std::io::Error| Error::new(ErrorKind::Io, format!("wait for a program: {source}")).because(source);
     loop {
@@ -112,6 +158,7 @@ fn wait(child: &mut Child, control: &Control) -> Result<ExitStatus> {
             end(child).map_err(waiting)?;
             return Err(cancelled);
         }
+        each();
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     }
@@ -178,6 +225,23 @@ mod tests {
                       echo 'HINT:  Install it.' >&2; echo 'Command was: CREATE EXTENSION x' >&2; yes long | head -c 9000 >&2; exit 1";
         let error = run("pg_restore", &mut shell(script), folder.path(), &Streams::default(), &Control::silent()).unwrap_err();
         assert!(error.message().ends_with("ERROR:  extension \"x\" is not available"), "{error}");
+    }
+
+    #[test]
+    fn what_it_writes_is_passed_on_while_it_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let go = folder.path().join("go");
+        let mut heard = Vec::new();
+        // It ends only when its first words were heard.
+        let mut listen = |bytes: &[u8]| {
+            heard.extend_from_slice(bytes);
+            if heard.starts_with(b"out\n") {
+                sys::fs::create_new(&go, 0o600).ok();
+            }
+        };
+        let script = format!("echo out; while ! [ -e '{}' ]; do sleep 0.01; done; echo err >&2", go.display());
+        run_told("the seed", &mut shell(&script), folder.path(), Some(&mut listen), &Control::silent()).unwrap();
+        assert_eq!(String::from_utf8(heard).unwrap(), "out\nerr\n");
     }
 
     #[test]

@@ -74,10 +74,12 @@ pub struct BranchInfo {
     /// Role of the URL.
     pub user: String,
     /// Folder of the public socket.
+    #[serde(serialize_with = "crate::report::path")]
     pub socket: PathBuf,
     /// TCP port.
     pub port: Option<u16>,
     /// Data folder of the current cluster.
+    #[serde(serialize_with = "crate::report::path")]
     pub data: PathBuf,
     /// Bytes of the branch's folder on disk (apparent blocks, shared ones counted).
     pub bytes: u64,

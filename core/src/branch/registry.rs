@@ -48,7 +48,24 @@ impl Branches {
     /// seed or a dump failed), `NoSpace`, `ReadOnly`, `Cancelled`.
     pub fn create(&self, name: &str, origin: &Origin, options: &CreateOptions, control: &Control) -> Result<Branch> {
         super::name::check(name)?;
-        named(name, super::create::create(&self.shared, name, origin, options, control))
+        named(name, super::create::create(&self.shared, name, origin, options, None, control))
+    }
+
+    /// The same; `told` gets what the seed writes to its standard output and error while it runs, in pieces that need not be
+    /// lines. It is called on the calling thread, under no lock but the new branch's.
+    ///
+    /// # Errors
+    /// As [`Branches::create`].
+    pub fn create_told(
+        &self,
+        name: &str,
+        origin: &Origin,
+        options: &CreateOptions,
+        told: &mut dyn FnMut(&[u8]),
+        control: &Control,
+    ) -> Result<Branch> {
+        super::name::check(name)?;
+        named(name, super::create::create(&self.shared, name, origin, options, Some(told), control))
     }
 
     /// Forks a branch or a checkpoint; a running source is never interrupted. The fork's server is left stopped.
@@ -180,7 +197,7 @@ impl Branch {
             && bound != wanted
         {
             return Err(Error::new(ErrorKind::AlreadyExists, format!("it belongs to project {bound}"))
-                .hint(format!("fork it: forklift project setup --from {}", record.name)));
+                .hint(format!("fork it with `forklift project setup --from {}`", record.name)));
         }
         record.project = project.map(str::to_owned);
         layout::save(&self.folder.record(), &record)
@@ -215,23 +232,27 @@ impl Branch {
             .map(|record| format!("branch {}", record.name))
             .collect();
         let own: BranchRecord = layout::load(&self.folder.record())?;
-        let mut hint = format!("delete what depends on {} first", self.record.name);
+        let mut hints = Vec::new();
+        if !dependents.is_empty() {
+            hints.push(format!("delete the {} made from it first", if dependents.len() == 1 { "branch" } else { "branches" }));
+        }
         if let Some(project) = own.project {
             dependents.push(format!("project {project}"));
-            hint = format!(
-                "a project's branch goes with its project: forklift project prune --yes in its place, once its worktree is gone; {hint}"
+            hints.push(
+                "it goes with its project: delete the worktree, then run `forklift project prune --yes` in another worktree of this store"
+                    .to_owned(),
             );
         }
-        if dependents.is_empty() {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::HasDependents,
-            format!("branch {} cannot be deleted: {} depend on it", self.record.name, dependents.join(", ")),
-        )
-        .with("branch", &self.record.name)
-        .with("dependents", dependents.join(", "))
-        .hint(hint))
+        let verb = match dependents.len() {
+            0 => return Ok(()),
+            1 => "depends",
+            _ => "depend",
+        };
+        let message = format!("branch {} cannot be deleted: {} {verb} on it", self.record.name, dependents.join(", "));
+        Err(Error::new(ErrorKind::HasDependents, message)
+            .with("branch", &self.record.name)
+            .with("dependents", dependents.join(", "))
+            .hint(hints.join("\n")))
     }
 
     /// The branch's own lock; fails where the branch was deleted meanwhile.
@@ -295,6 +316,6 @@ fn read_records(shared: &Shared, wanted: impl Fn(&str) -> bool) -> Result<Vec<Br
 fn not_found(name: &str, all: &[BranchRecord]) -> Error {
     let names: Vec<&str> = all.iter().map(|record| record.name.as_str()).collect();
     let there = if names.is_empty() { "there are no branches".to_owned() } else { format!("there are: {}", names.join(", ")) };
-    let hint = if names.is_empty() { "make one: forklift branch create NAME" } else { "forklift branch list shows them" };
+    let hint = if names.is_empty() { "make one with `forklift branch create NAME`" } else { "`forklift branch list` shows them" };
     Error::new(ErrorKind::NotFound, format!("there is no branch {name:?}; {there}")).with("branch", name.escape_default()).hint(hint)
 }

@@ -232,7 +232,7 @@ fn installation_for(shared: &Shared, source: &Source, options: &CreateOptions) -
         },
     };
     Err(Error::new(ErrorKind::PostgresMismatch, format!("{} is of Postgres {}, and {asked}", source.url.shown(), source.major))
-        .hint(format!("install Postgres {0} or newer: forklift postgres install {0}", source.major)))
+        .hint(format!("install Postgres {0} or newer with `forklift postgres install {0}`", source.major)))
 }
 
 fn missing_extensions(source: &Source, installation: &Installation) -> Result<Vec<String>> {

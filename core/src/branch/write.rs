@@ -37,7 +37,7 @@ pub(super) fn write(reader: &Reader, half: &Half, root_mode: u32, data: &Path, c
                     ErrorKind::Corrupt,
                     format!("the checkpoint's cluster holds {}, which is no file or folder", String::from_utf8_lossy(&entry.path)),
                 )
-                .hint("run: forklift store verify"));
+                .hint("`forklift store verify` tells what is damaged"));
             }
         }
         if batch.len() >= BATCH {
@@ -48,7 +48,8 @@ pub(super) fn write(reader: &Reader, half: &Half, root_mode: u32, data: &Path, c
     }
     done += write_files(reader, &batch, data, control)?;
     let last = last.ok_or_else(|| {
-        Error::new(ErrorKind::Corrupt, "the checkpoint's cluster has no global/pg_control").hint("run: forklift store verify")
+        Error::new(ErrorKind::Corrupt, "the checkpoint's cluster has no global/pg_control")
+            .hint("`forklift store verify` tells what is damaged")
     })?;
     done += write_file(reader, &last, data)?;
     control.report("write cluster", done, half.bytes, Unit::Bytes);

@@ -102,7 +102,7 @@ struct Taken {
 enum Item {
     Taken(Box<Taken>),
     Gone,
-    Denied(Vec<u8>, Errno),
+    Denied(Vec<u8>, Stat, Errno),
 }
 
 fn read_tree(scope: &Scope, sink: &dyn Sink, cache: &mut StatCache, control: &Control) -> Result<Tree> {
@@ -119,17 +119,23 @@ fn read_tree(scope: &Scope, sink: &dyn Sink, cache: &mut StatCache, control: &Co
     control.report("read files", total, total, Unit::Items);
 
     let mut taken = Vec::with_capacity(items.len());
+    let mut fingerprint = Fingerprint::default();
     for item in items {
         match item {
-            Item::Taken(item) => taken.push(*item),
+            Item::Taken(item) => {
+                fingerprint.add(&item.entry.path, &item.stat);
+                taken.push(*item);
+            }
             Item::Gone => {}
-            Item::Denied(path, errno) => scan.left_out.push((path, format!("unreadable: {}", std::io::Error::from(errno)))),
+            // It is seen again by a later look, so it counts.
+            Item::Denied(path, stat, errno) => {
+                fingerprint.add(&path, &stat);
+                scan.left_out.push((path, format!("unreadable: {}", std::io::Error::from(errno))));
+            }
         }
     }
     let (mut files_opened, mut bytes_read, mut files) = (0, 0, 0);
-    let mut fingerprint = Fingerprint::default();
     for item in &taken {
-        fingerprint.add(&item.entry.path, &item.stat);
         files += usize::from(item.stat.kind == Kind::File);
         if item.from_cache {
             cache.met(&item.entry.path, looked);
@@ -186,7 +192,7 @@ fn take_file(root: &Root, found: &Found, sink: &dyn Sink, cache: &StatCache) -> 
     Ok(match read(root, &found.path, sink)? {
         Outcome::Read(content) => Some(file_item(found, &content, Some(&content), false)),
         Outcome::Changed => None,
-        Outcome::Denied(errno) => Some(Item::Denied(found.path.clone(), errno)),
+        Outcome::Denied(errno) => Some(Item::Denied(found.path.clone(), found.stat, errno)),
     })
 }
 

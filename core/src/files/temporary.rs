@@ -20,7 +20,7 @@ pub(super) fn is_unfinished(name: &[u8]) -> bool {
 }
 
 /// Whether it is one that may hold somebody's only copy.
-pub(super) fn is_displaced(name: &[u8]) -> bool {
+fn is_displaced(name: &[u8]) -> bool {
     digits(name, b".old").is_some()
 }
 
@@ -33,7 +33,8 @@ pub(super) fn pair(path: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
 
 /// Whether the name was made for this path.
 pub(super) fn is_for(name: &[u8], path: &[u8]) -> bool {
-    digits(name, b".old").is_some_and(|digits| digits.starts_with(telling(path).as_bytes()))
+    let digits = digits(name, b".old").or_else(|| digits(name, b".new"));
+    digits.is_some_and(|digits| digits.starts_with(telling(path).as_bytes()))
 }
 
 fn telling(path: &[u8]) -> String {
@@ -53,7 +54,7 @@ mod tests {
     fn only_exact_names_are_ours() {
         let (new, old) = pair(b"a/b").expect("names");
         assert!(is_unfinished(&new) && !is_displaced(&new) && is_displaced(&old) && !is_unfinished(&old));
-        assert!(is_for(&old, b"a/b") && !is_for(&old, b"a/c"));
+        assert!(is_for(&old, b"a/b") && is_for(&new, b"a/b") && !is_for(&old, b"a/c"));
         for name in [&b".forklift.json"[..], b".forklift-.old", b".forklift-0123.old", b".forklift-0123456789abcdef0123456z.old", b"x"] {
             assert!(!is_one(name), "{}", String::from_utf8_lossy(name));
         }

@@ -100,8 +100,23 @@ impl RunAs {
         self.check_folders(installation, &[folder])
     }
 
+    /// Checks the programs so, and that it can pass the folders above the store `top`, before anything is made in it.
+    ///
+    /// # Errors
+    /// As [`RunAs::check`].
+    pub fn check_way(&self, installation: &Installation, top: &Path) -> Result<()> {
+        self.check_access(installation, &[top], &chain(top, libc::F_OK).collect::<Vec<_>>())
+    }
+
     /// The same for several folders, in one try.
     pub(super) fn check_folders(&self, installation: &Installation, folders: &[&Path]) -> Result<()> {
+        let whole = libc::R_OK | libc::W_OK | libc::X_OK;
+        let wanted: Vec<(PathBuf, i32)> = folders.iter().flat_map(|folder| chain(folder, whole)).collect();
+        self.check_access(installation, folders, &wanted)
+    }
+
+    /// Whether it can execute the programs and has what is `wanted` on the way to the `folders`.
+    fn check_access(&self, installation: &Installation, folders: &[&Path], wanted: &[(PathBuf, i32)]) -> Result<()> {
         let uid = self.uid();
         if !sys::identity::has_passwd_entry(uid) {
             return Err(Error::new(ErrorKind::Unsupported, format!("uid {uid} has no passwd entry, which Postgres needs"))
@@ -118,8 +133,7 @@ impl RunAs {
         let real = program.canonicalize().map_err(|source| Error::io("resolve", &program, source))?;
         let programs: Vec<(PathBuf, i32)> = chain(&program, libc::X_OK).chain(chain(&real, libc::X_OK)).collect();
         let of_program = programs.len();
-        let whole = libc::R_OK | libc::W_OK | libc::X_OK;
-        let paths: Vec<(PathBuf, i32)> = programs.into_iter().chain(folders.iter().flat_map(|folder| chain(folder, whole))).collect();
+        let paths: Vec<(PathBuf, i32)> = programs.into_iter().chain(wanted.iter().cloned()).collect();
         let blocked = self
             .switch()
             .first_inaccessible(&paths)
@@ -131,10 +145,10 @@ impl RunAs {
             let folder = folders.iter().find(|folder| folder.starts_with(path)).map_or(path.display(), |folder| folder.display());
             format!("{folder} cannot be used by {}: it may not pass {}", self.describe(), path.display())
         };
-        Err(Error::new(ErrorKind::Permission, message)
-            .with("path", path.display())
-            .with("uid", uid)
-            .hint("use a store and a Postgres outside folders that are closed to others (such as root's home)"))
+        Err(Error::new(ErrorKind::Permission, message).with("path", path.display()).with("uid", uid).hint(format!(
+            "let others pass with `chmod o+x {}`, or use a store and a Postgres outside folders that are closed to others",
+            path.display()
+        )))
     }
 
     /// A command that runs `program` of `installation` so, with a clean environment (PATH, a valid locale with messages in

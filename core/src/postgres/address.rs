@@ -87,7 +87,7 @@ impl Address {
             (UrlForm::Localhost, _) => Ok(format!("postgresql://{login}@localhost/{database}?host={folder}")),
             (UrlForm::Tcp, Some(port)) => Ok(format!("postgresql://{login}@127.0.0.1:{port}/{database}")),
             (UrlForm::Tcp, None) => Err(Error::new(ErrorKind::InvalidArgument, "this branch has no TCP port")
-                .hint("use the socket form, or make the branch with a TCP port")),
+                .hint("use the socket form, or make a branch with one: `forklift branch create --tcp`; for a project's branch write `\"connection\": \"tcp\"` into .forklift.json before `forklift project setup`")),
         }
     }
 

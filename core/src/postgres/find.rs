@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::installation::config;
+use super::installation::{SUPPORTED, config};
 use super::{Installation, Origin};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
@@ -46,15 +46,22 @@ pub fn find(environment: &Environment) -> (Vec<Installation>, Vec<(PathBuf, Erro
 /// The best installation, of this major version where one is given.
 ///
 /// # Errors
-/// The reason where the one named by `FORKLIFT_POSTGRES` does not work; `PostgresNotFound` lists what was looked at and names `forklift postgres install`.
+/// `InvalidArgument` for a major that is not supported; the reason where the one named by `FORKLIFT_POSTGRES` does not work; `PostgresNotFound` lists what was looked at and names `forklift postgres install`.
 pub fn choose(environment: &Environment, major: Option<u32>) -> Result<Installation> {
+    if let Some(major) = major.filter(|major| !SUPPORTED.contains(major)) {
+        return Err(Error::new(ErrorKind::InvalidArgument, format!("Postgres {major} is not supported")).hint(format!(
+            "forklift works with Postgres {} to {}",
+            SUPPORTED.start(),
+            SUPPORTED.end()
+        )));
+    }
     let (found, broken) = find(environment);
     if let Some(named) = environment.get("FORKLIFT_POSTGRES")
         && !found.iter().any(|one| one.origin == Origin::Explicit)
     {
         let reason =
             broken.into_iter().next().map_or_else(|| Error::new(ErrorKind::PostgresNotFound, "it was not examined"), |(_, reason)| reason);
-        return Err(reason.while_doing(format!("FORKLIFT_POSTGRES names {}", Path::new(named).display())));
+        return Err(reason.while_doing(format!("--postgres or FORKLIFT_POSTGRES names {}", Path::new(named).display())));
     }
     let seen: Vec<String> = found.iter().map(|one| format!("{} in {}", one.version, one.bin.display())).collect();
     if let Some(best) = found.into_iter().find(|one| major.is_none_or(|major| one.version.major == major)) {
@@ -93,7 +100,12 @@ struct Search {
 impl Search {
     /// A folder of programs, an installation with a `bin` folder, or one of the programs.
     fn named(&mut self, path: &Path) {
-        let resolved = std::fs::canonicalize(path).map_err(|source| Error::io("open", path, source));
+        let resolved = std::fs::canonicalize(path).map_err(|source| {
+            Error::new(ErrorKind::PostgresNotFound, format!("open {}: {source}", path.display()))
+                .with("path", path.display())
+                .hint("name the folder that holds postgres and initdb; `forklift postgres list` shows what is found without it")
+                .because(source)
+        });
         let bin = resolved.and_then(|path| {
             let folder = if path.is_file() { path.parent().map(Path::to_owned) } else { Some(path.clone()) };
             let folders = folder.iter().flat_map(|folder| [folder.clone(), folder.join("bin")]);

@@ -84,7 +84,7 @@ impl Installation {
         let postgres = bin.join("postgres");
         let text = answer(&postgres, "--version", library_path.as_deref())?;
         let version = parse_version(&text).ok_or_else(|| does_not_answer(&postgres, &format!("it calls itself {:?}", text.trim())))?;
-        if !(13..=18).contains(&version.major) {
+        if !SUPPORTED.contains(&version.major) {
             return Err(Error::new(ErrorKind::PostgresMismatch, format!("{} is Postgres {version}", postgres.display()))
                 .with("path", postgres.display())
                 .with("version", version)
@@ -193,6 +193,9 @@ pub(super) fn answer(path: &Path, option: &str, library_path: Option<&Path>) -> 
         Err(does_not_answer(path, &format!("{}: {}", outcome.status, outcome.tail())))
     }
 }
+
+/// Major versions that forklift works with.
+pub(super) const SUPPORTED: std::ops::RangeInclusive<u32> = 13..=18;
 
 /// Variable by which the loader is told where an installation keeps its shared libraries.
 pub(super) const LIBRARY_VARIABLE: &str = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };

@@ -39,6 +39,7 @@ pub struct CaptureReport {
     /// Milliseconds in all.
     pub total_ms: u64,
     /// Milliseconds by part.
+    #[serde(serialize_with = "crate::report::parts")]
     pub parts_ms: Vec<(String, u64)>,
     /// Bytes read from files and cluster.
     pub bytes_read: u64,
@@ -97,7 +98,7 @@ impl Project {
             mode: pair.mode(),
             downtime_ms: pair.downtime_ms,
             total_ms: millis(start),
-            parts_ms: pair.parts_ms,
+            parts_ms: crate::report::add_up(pair.parts_ms),
             bytes_read: pair.bytes_read,
             bytes_new: stored.bytes_new,
             bytes_stored: stored.bytes_stored,

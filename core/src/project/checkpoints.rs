@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Project, paths};
+use super::Project;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, Scope, StatCache};
 use crate::progress::Control;
@@ -19,18 +19,27 @@ pub struct CheckpointInfo {
     pub created: String,
     /// `capture` or `safety`.
     pub kind: String,
-    /// Entries and bytes of the files.
-    pub files: Option<(u64, u64)>,
-    /// Entries and bytes of the cluster.
-    pub cluster: Option<(u64, u64)>,
+    /// The files.
+    pub files: Option<HalfSize>,
+    /// The cluster.
+    pub cluster: Option<HalfSize>,
     /// The facts kept with it: mode, coverage, versions, warnings.
     pub facts: serde_json::Value,
+}
+
+/// How large one half of a checkpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct HalfSize {
+    /// Names.
+    pub entries: u64,
+    /// Bytes of content.
+    pub bytes: u64,
 }
 
 /// One path that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PathChange {
-    /// Relative path; bytes that are not UTF-8 as `\xNN`.
+    /// Relative path; a backslash as `\\`, bytes that are not UTF-8 and control characters as `\xNN`.
     pub path: String,
     /// How.
     pub kind: crate::files::ChangeKind,
@@ -68,7 +77,7 @@ impl Project {
                 files::diff(reader.manifest(&files_of(&first)?.root)?, reader.manifest(&files_of(&second)?.root)?)?
             }
         };
-        Ok(changes.into_iter().map(|change| PathChange { path: paths::display(&change.path), kind: change.kind }).collect())
+        Ok(changes.into_iter().map(|change| PathChange { path: crate::report::escape(&change.path), kind: change.kind }).collect())
     }
 
     /// From a checkpoint to the disk, as the checkpoint's own scope sees it.
@@ -106,10 +115,12 @@ impl Project {
             [one] => Ok(refs.swap_remove(*one)),
             [] => Err(not_found(checkpoint, &refs, &unreadable)),
             _ => {
-                let ids: Vec<_> = matches.iter().filter_map(|index| refs.get(*index)).map(label).collect();
+                let ids: Vec<_> = matches.iter().take(SHOWN).filter_map(|index| refs.get(*index)).map(label).collect();
+                let more = matches.len().saturating_sub(SHOWN);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 Err(Error::new(
                     ErrorKind::InvalidArgument,
-                    format!("{checkpoint} begins the ids of several checkpoints: {}", ids.join(", ")),
+                    format!("{checkpoint} begins the ids of several checkpoints: {}{more}", ids.join(", ")),
                 )
                 .hint("use more letters of the id, or the name"))
             }
@@ -126,7 +137,7 @@ impl Project {
 
 impl CheckpointInfo {
     pub(super) fn of(reference: &Ref) -> Self {
-        let size = |half: &Half| (half.entries, half.bytes);
+        let size = |half: &Half| HalfSize { entries: half.entries, bytes: half.bytes };
         Self {
             id: reference.id.clone(),
             name: reference.name.clone(),
@@ -153,6 +164,9 @@ pub(super) fn files_of(reference: &Ref) -> Result<&Half> {
 pub(super) fn is_id(text: &str) -> bool {
     text.len() == 26 && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
+
+/// How many of several checkpoints an error lists.
+const SHOWN: usize = 5;
 
 fn label(reference: &Ref) -> String {
     match &reference.name {

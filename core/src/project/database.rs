@@ -72,6 +72,22 @@ impl Database {
         Ok(())
     }
 
+    /// Bytes on disk of every cluster of the branches that are bound to `project`.
+    pub(super) fn bytes_of_project(store: &Store, environment: &Environment, project: &str) -> Result<u64> {
+        let branches = Branches::open(store, environment)?;
+        let mut bytes = 0;
+        for info in branches.list()?.into_iter().filter(|info| info.project.as_deref() == Some(project)) {
+            let branch = branches.find(&info.id)?;
+            bytes += branch.clusters()?.iter().map(|cluster| branch.cluster_bytes(cluster)).sum::<u64>();
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes on disk of one cluster.
+    pub(super) fn cluster_bytes(&self, cluster: &str) -> u64 {
+        self.branch.cluster_bytes(cluster)
+    }
+
     pub(super) fn branch(self) -> Branch {
         self.branch
     }
@@ -128,9 +144,20 @@ impl Database {
         self.branch.capture(session, mode, previous, control)
     }
 
-    /// Whether the current cluster is exactly what `reference` holds; `false` in every doubt.
-    pub(super) fn is_at(&self, reference: &Ref) -> Result<bool> {
-        self.branch.unchanged_since(reference)
+    /// Whether the current cluster is exactly what `reference` holds and nobody is connected who could still change it; `false` in
+    /// every doubt. Touches nothing.
+    pub(super) fn can_be_left(&self, reference: &Ref) -> Result<bool> {
+        self.branch.could_close_at(reference)
+    }
+
+    /// The same of a held branch, to which nobody can connect any more from now on.
+    pub(super) fn close_at(&self, reference: &Ref, ran: bool) -> Result<bool> {
+        self.branch.close_at(reference, ran)
+    }
+
+    /// Gives the public socket back that a killed capture took away.
+    pub(super) fn heal(&self, control: &Control) -> Result<()> {
+        self.branch.heal(control)
     }
 
     /// The id of a cluster made ready beside the current one, and warnings.

@@ -54,6 +54,14 @@ impl Database {
         absent()
     }
 
+    pub(super) fn bytes_of_project(_: &Store, _: &Environment, _: &str) -> Result<u64> {
+        Ok(0)
+    }
+
+    pub(super) fn cluster_bytes(&self, _: &str) -> u64 {
+        match *self {}
+    }
+
     pub(super) fn name(&self) -> &str {
         match *self {}
     }
@@ -94,7 +102,15 @@ impl Database {
         match *self {}
     }
 
-    pub(super) fn is_at(&self, _: &Ref) -> Result<bool> {
+    pub(super) fn can_be_left(&self, _: &Ref) -> Result<bool> {
+        match *self {}
+    }
+
+    pub(super) fn close_at(&self, _: &Ref, _: bool) -> Result<bool> {
+        match *self {}
+    }
+
+    pub(super) fn heal(&self, _: &Control) -> Result<()> {
         match *self {}
     }
 

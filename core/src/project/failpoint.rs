@@ -21,6 +21,7 @@ pub const FAILPOINTS: &[&str] = &[
     "app-stopped",
     "stopping",
     "branch-held",
+    "branch-closed",
     "server-stopped",
     "safety-captured",
     "selected",

@@ -7,7 +7,8 @@ use std::time::Instant;
 use super::checkpoints::files_of;
 use super::database::Database;
 use super::journal::{Journal, State};
-use super::{Project, failpoint, paths};
+use super::restore::PathVerdict;
+use super::{Project, failpoint};
 use crate::error::{ErrorKind, Result};
 use crate::files::{self, InstallRequest, PlanItem, Verdict};
 use crate::progress::Control;
@@ -26,8 +27,8 @@ pub(super) struct Finished {
 
 impl Finished {
     /// Paths for a report.
-    pub(super) fn listed(items: &[PlanItem]) -> Vec<(String, Verdict)> {
-        items.iter().filter(|item| item.verdict != Verdict::Unchanged).map(|item| (paths::display(&item.path), item.verdict)).collect()
+    pub(super) fn listed(items: &[PlanItem]) -> Vec<PathVerdict> {
+        items.iter().filter(|item| item.verdict != Verdict::Unchanged).map(PathVerdict::of).collect()
     }
 }
 
@@ -36,7 +37,7 @@ impl Project {
     pub(super) fn finish(&self, journal: &mut Journal, control: &Control) -> Result<Finished> {
         let syncs = Syncs::new();
         let mut finished = Finished::default();
-        let database = self.database()?.filter(|_| journal.replaces_database);
+        let database = self.database()?.filter(|_| journal.touches_database());
         if journal.state != State::Installed {
             if let (Some(database), Some(cluster)) = (&database, &journal.new_cluster) {
                 if database.current()? != *cluster {
@@ -72,10 +73,10 @@ impl Project {
         let syncs = Syncs::new();
         let mut warnings = Vec::new();
         self.pass("rollback-started")?;
-        let database = self.database()?.filter(|_| journal.replaces_database);
+        let database = self.database()?.filter(|_| journal.touches_database());
         if let Some(database) = &database {
             // Also what a killed preparation had not told the journal: nobody else makes clusters for this branch meanwhile.
-            for cluster in database.leftovers()? {
+            for cluster in if journal.replaces_database { database.leftovers()? } else { Vec::new() } {
                 database.discard(&cluster)?;
             }
         }
@@ -140,7 +141,7 @@ impl Project {
     }
 }
 
-/// The pair is in place whether the server starts or not, so a failure is a warning.
+/// Also publishes a server that runs hidden. The pair is in place whether the server starts or not, so a failure is a warning.
 fn start_again(database: &Database, journal: &Journal, control: &Control, warnings: &mut Vec<String>) {
     if !journal.server_ran {
         return;

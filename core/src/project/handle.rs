@@ -37,6 +37,22 @@ pub struct Project {
 }
 
 impl Project {
+    /// Another project of the store, whose worktree is not there: for its locks, its journal and its state only.
+    pub(super) fn without_worktree(&self, record: &ProjectRecord) -> Result<Self> {
+        let folder = Folder::new(&self.store, &record.id);
+        let root_folder = File::open(folder.path()).map_err(|source| Error::io("open", folder.path(), source))?;
+        Ok(Self {
+            root: record.root.clone(),
+            root_folder,
+            opened: record.root.clone(),
+            record: record.clone(),
+            folder,
+            store: self.store.clone(),
+            environment: self.environment.clone(),
+            notices: Vec::new(),
+        })
+    }
+
     /// Every step at which `FORKLIFT_FAILPOINT=<step>:kill` or `:fail` acts; for crash tests.
     pub const FAILPOINTS: &'static [&'static str] = super::FAILPOINTS;
 
@@ -100,9 +116,16 @@ impl Project {
     /// Its configuration as it is now; where `.forklift.json` was removed, that of a file that says nothing.
     ///
     /// # Errors
-    /// As [`Configuration::load`].
+    /// As [`Configuration::load`]; `Config` where its `database` is not what the project was bound with.
     pub fn configuration(&self) -> Result<Configuration> {
-        Configuration::load_or_default(&self.root)
+        let configuration = Configuration::load_or_default(&self.root)?;
+        let file = self.root.join(configuration::FILE);
+        let (message, hint) = match (configuration.database, &self.record.branch) {
+            (Some(false), Some(_)) => ("`database` is false, but the project has a branch", "say `\"database\": true` or leave it out"),
+            (Some(true), None) => ("`database` is true, but the project has no branch", "say `\"database\": false` or leave it out"),
+            _ => return Ok(configuration),
+        };
+        Err(Error::new(ErrorKind::Config, format!("{}: {message}", file.display())).with("path", file.display()).hint(hint))
     }
 
     pub(super) fn database(&self) -> Result<Option<Database>> {
@@ -225,7 +248,10 @@ fn adopt(record: &ProjectRecord, old_root: &Path, store: &Store, folder: &Folder
 /// The store that the id names, else (it was moved) the one that the caller names; and the old place then.
 fn find_store(root: &Path, identity: &Identity, options: &ProjectOptions, environment: &Environment) -> Result<(Store, Option<PathBuf>)> {
     let missing = match Store::open(&identity.store) {
-        Ok(store) if store.uuid() == identity.store_uuid => return Ok((store, None)),
+        Ok(store) if store.uuid() == identity.store_uuid => {
+            check_named(root, &store, options)?;
+            return Ok((store, None));
+        }
         Ok(store) => Error::new(
             ErrorKind::NotFound,
             format!(
@@ -250,6 +276,21 @@ fn find_store(root: &Path, identity: &Identity, options: &ProjectOptions, enviro
         "name its new place with --store, or put it back; to bind the worktree anew without it, remove {}",
         files.join(" and ")
     )))
+}
+
+/// A store that the caller names must be the one that the worktree is bound to.
+fn check_named(root: &Path, store: &Store, options: &ProjectOptions) -> Result<()> {
+    let Some(named) = &options.store else { return Ok(()) };
+    if named == store.path() || Store::open(named).is_ok_and(|other| other.uuid() == store.uuid()) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::InvalidArgument,
+        format!("{} is bound to the store {}, not to {}", root.display(), store.path().display(), named.display()),
+    )
+    .with("path", root.display())
+    .with("store", store.path().display())
+    .hint("leave --store out"))
 }
 
 fn unbound(folder: &Path) -> Error {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use super::Project;
+use super::run::MISLEADING;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::fs;
 
@@ -27,26 +28,29 @@ impl Project {
         if status.success() { Ok(()) } else { Err(failed("start", command, status, &tail).hint("start the app yourself")) }
     }
 
-    /// Output goes to a file: an app that the hook leaves running may keep its streams open for ever.
+    /// It is given what `run` gives of the database, whose server is not started for it. Output goes to files: an app that the hook leaves running may keep its streams open for ever.
     fn run_hook(&self, hook: &str, command: &[String]) -> Result<(ExitStatus, String)> {
         let (program, arguments) =
             command.split_first().ok_or_else(|| Error::new(ErrorKind::Config, format!("the {hook} hook is empty")))?;
-        let path = self.folder.hook_log(hook);
-        fs::remove_file(&path)?;
-        let log = fs::create_new(&path, 0o600)?;
-        let errors = log.try_clone().map_err(|source| Error::io("open", &path, source))?;
-        let status = Command::new(program)
-            .args(arguments)
-            .current_dir(&self.root)
-            .env("FORKLIFT_HOOK", hook)
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(errors)
-            .status()
-            .map_err(|source| {
-                Error::new(ErrorKind::Command, format!("the {hook} hook {program} cannot be run: {source}")).because(source)
-            })?;
-        Ok((status, tail(&path)))
+        let (said, complained) = (self.folder.hook_log(hook), self.folder.hook_errors(hook));
+        fs::remove_file(&said)?;
+        fs::remove_file(&complained)?;
+        let mut child = Command::new(program);
+        child.args(arguments).current_dir(&self.root).stdin(Stdio::null());
+        child.stdout(fs::create_new(&said, 0o600)?).stderr(fs::create_new(&complained, 0o600)?);
+        if let Some(database) = self.database()? {
+            // A .forklift.json that was broken since the hook was read keeps nobody from starting the app.
+            let configuration = self.configuration().unwrap_or_default();
+            for name in MISLEADING {
+                child.env_remove(name);
+            }
+            child.envs(database.variables(configuration.connection, &configuration.connection_env)?);
+        }
+        let status = child.env("FORKLIFT_HOOK", hook).status().map_err(|source| {
+            Error::new(ErrorKind::Command, format!("the {hook} hook {program} cannot be run: {source}")).because(source)
+        })?;
+        let complaint = tail(&complained);
+        Ok((status, if complaint.is_empty() { tail(&said) } else { complaint }))
     }
 }
 

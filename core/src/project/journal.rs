@@ -38,6 +38,9 @@ pub(super) struct Journal {
     pub(super) pid: u32,
     /// The database is replaced.
     pub(super) replaces_database: bool,
+    /// The database is left alone: its branch is held, and its socket hidden, until the files are in place.
+    #[serde(default)]
+    pub(super) closes_database: bool,
     /// The cluster that was current, and the one that will be.
     pub(super) old_cluster: Option<String>,
     pub(super) new_cluster: Option<String>,
@@ -63,6 +66,11 @@ pub(super) struct Current {
 }
 
 impl Journal {
+    /// The branch may be held and its server stopped or hidden.
+    pub(super) fn touches_database(&self) -> bool {
+        self.replaces_database || self.closes_database
+    }
+
     /// What it is, for messages.
     pub(super) fn describe(&self) -> String {
         let name = self.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();

@@ -124,18 +124,38 @@ impl Project {
 
     /// Takes the project alone for `what`. `Busy` names the managed command that is in the way; the caller's own do not count.
     pub(super) fn alone(&self, what: &str, control: &Control) -> Result<Alone> {
+        self.try_alone(what, control)?.map_err(|other| in_the_way(&other, &self.root))
+    }
+
+    /// As [`Project::alone`], once `patience` is over; `command.lock` is let go in between, since commands need it to end.
+    pub(super) fn alone_soon(&self, what: &str, patience: Duration, control: &Control) -> Result<Alone> {
+        let start = Instant::now();
+        loop {
+            match self.try_alone(what, control)? {
+                Ok(alone) => return Ok(alone),
+                Err(other) if start.elapsed() > patience => return Err(in_the_way(&other, &self.root)),
+                Err(_) => {}
+            }
+            control.check()?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The inner error is the managed command in the way (or the capture that does not end); nothing is held then.
+    pub(super) fn try_alone(&self, what: &str, control: &Control) -> Result<std::result::Result<Alone, HolderRecord>> {
         let path = self.folder.command_lock();
         let lock = Lock::wait(&path, Mode::Exclusive, BRIEFLY, control).map_err(|error| self.name_who_is_alone(error, &path))?;
         let text = format!("{}: {what}\n", std::process::id());
-        lock.file().set_len(0).and_then(|()| lock.file().write_all(text.as_bytes())).map_err(|source| Error::io("write", &path, source))?;
+        // Only for messages: a full disk must not keep a prune from freeing it.
+        drop(lock.file().set_len(0).and_then(|()| lock.file().write_all(text.as_bytes())));
         let alone = Alone { lock };
         let own = self.own_tokens();
         let start = Instant::now();
         loop {
             let others: Vec<_> = self.holders(true)?.into_iter().filter(|holder| !own.contains(&holder.token)).collect();
-            let Some(first) = others.iter().find(|holder| holder.kind == HolderKind::Run).or(others.first()) else { return Ok(alone) };
+            let Some(first) = others.iter().find(|holder| holder.kind == HolderKind::Run).or(others.first()) else { return Ok(Ok(alone)) };
             if first.kind == HolderKind::Run || start.elapsed() > CAPTURE_PATIENCE {
-                return Err(busy(&first.describe(), &self.root).with("pid", first.pid));
+                return Ok(Err(first.clone()));
             }
             control.check()?;
             std::thread::sleep(Duration::from_millis(10));
@@ -202,7 +222,17 @@ fn busy(who: &str, root: &Path) -> Error {
     Error::new(ErrorKind::Busy, format!("{} is in use by {who}", root.display()))
         .with("holder", who)
         .with("path", root.display())
-        .hint("wait for it to end, or call forklift from inside that command")
+        .hint("wait for it to end")
+}
+
+fn in_the_way(holder: &HolderRecord, root: &Path) -> Error {
+    let error = busy(&holder.describe(), root).with("pid", holder.pid);
+    match holder.kind {
+        HolderKind::Capture => error,
+        HolderKind::Run => {
+            error.hint("end that command, call forklift from inside it, or let a restore stop it by `hooks.stop` in .forklift.json")
+        }
+    }
 }
 
 fn write_and_lock(path: &Path, bytes: &[u8], control: &Control) -> Result<Lock> {

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: `configuration` (.forklift.json), `git` and `identity` (worktree to record), `record` (what is on
 //! disk), `handle`, `setup`, `lock` (who may do what at once), `pairing` and `capture`, `checkpoints` (log, show, diff),
-//! `journal`, `restore` with `finish`, `recover`, `hooks`, `run`, `status`, `prune`. `database` is the branch of a project,
+//! `journal`, `restore` with `work` (up to the selection) and `finish`, `recover`, `hooks`, `run`, `status`, `prune`. `database` is the branch of a project,
 //! in a build without Postgres one that never exists; `failpoint` is for tests.
 
 mod capture;
@@ -30,18 +30,19 @@ mod restore;
 mod run;
 mod setup;
 mod status;
+mod work;
 
 pub use capture::{CaptureOptions, CaptureReport};
-pub use checkpoints::{CheckpointInfo, PathChange};
+pub use checkpoints::{CheckpointInfo, HalfSize, PathChange};
 pub use configuration::{Configuration, ConnectionForm, Hooks};
 pub use failpoint::FAILPOINTS;
 pub use handle::{Project, ProjectOptions};
-pub use prune::{ForgetReport, PruneReport};
+pub use prune::{ForgetReport, PruneOrphan, PruneReport};
 pub use recover::{RecoverOutcome, RecoverReport};
-pub use restore::{RestoreOptions, RestorePlan, RestoreReport};
+pub use restore::{PathVerdict, RestoreOptions, RestorePlan, RestoreReport};
 pub use run::{RunOptions, RunOutcome};
 pub use setup::{SetupOptions, SetupReport};
-pub use status::StatusReport;
+pub use status::{RunningCommand, StatusReport};
 
 #[cfg(test)]
 mod tests;

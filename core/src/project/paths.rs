@@ -1,23 +1,9 @@
-//! Paths as text: for messages, and in our own JSON without losing bytes that are not UTF-8.
+//! Paths in our own JSON, without losing bytes that are not UTF-8.
 
-use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// Raw bytes for people and JSON: what is not UTF-8 as `\xNN`.
-pub(super) fn display(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "\\x{byte:02x}");
-        }
-    }
-    text
-}
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -58,6 +44,5 @@ mod tests {
             let json = serde_json::to_string(&holder).unwrap();
             assert_eq!(serde_json::from_str::<Holder>(&json).unwrap(), holder);
         }
-        assert_eq!(display(b"a\xffb"), "a\\xffb");
     }
 }

@@ -1,14 +1,14 @@
 //! Forgetting checkpoints and freeing what nothing needs.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::database::Database;
 use super::record::{Folder, ProjectRecord};
 use super::{CheckpointInfo, Project, identity};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::store::{PruneOptions, Ref, RefKind};
 use crate::sys::fs::{self, Syncs};
@@ -31,12 +31,30 @@ pub struct PruneReport {
     pub safety: Vec<CheckpointInfo>,
     /// Old clusters and leftovers of this project's branch that go.
     pub clusters: Vec<String>,
-    /// Worktrees that are gone, whose state goes: (project id, worktree).
-    pub orphans: Vec<(String, std::path::PathBuf)>,
-    /// Packs removed. A preview counts only what is unneeded already, not what going checkpoints would free.
+    /// Bytes on disk of those and of the clusters of orphans, counting blocks that are shared with others in full.
+    pub cluster_bytes: u64,
+    /// Other projects of this store whose worktree was not found. Only those that were named go.
+    pub orphans: Vec<PruneOrphan>,
+    /// Packs removed.
     pub packs: u64,
-    /// Bytes freed; see `packs`.
+    /// Bytes of packs and clusters that go.
     pub bytes: u64,
+}
+
+/// The state of a project whose worktree was not found at its place.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PruneOrphan {
+    /// Project id.
+    pub id: String,
+    /// Where the worktree was.
+    #[serde(serialize_with = "crate::report::path")]
+    pub root: PathBuf,
+    /// Name of its branch, where it has one.
+    pub branch: Option<String>,
+    /// Its checkpoints.
+    pub checkpoints: Vec<CheckpointInfo>,
+    /// It was named, so it goes.
+    pub goes: bool,
 }
 
 impl Project {
@@ -62,11 +80,17 @@ impl Project {
         Ok(ForgetReport { applied: apply, checkpoints: refs.iter().map(CheckpointInfo::of).collect() })
     }
 
-    /// Removes retained copies (safety checkpoints but the newest), leftovers and unneeded packs; without `apply` only tells.
+    /// Removes retained copies (safety checkpoints but the newest), leftovers and unneeded packs; without `apply` only tells, and
+    /// the figures are those of an apply now.
+    ///
+    /// Other projects of the store whose worktree was not found are listed; of these only the ones named by id in `orphans`
+    /// go, with their branch and all checkpoints. A worktree that was moved, is not mounted, or belongs to another account
+    /// looks the same as one that is gone, so nothing else decides.
     ///
     /// # Errors
-    /// `Busy`, `RecoveryNeeded`; what was removed by then stays removed, and a second run goes on.
-    pub fn prune(&self, apply: bool, control: &Control) -> Result<PruneReport> {
+    /// `NotFound` where an id in `orphans` is none of those; `Busy`, `RecoveryNeeded`, also of such a project. What was
+    /// removed by then stays removed, and a second run goes on.
+    pub fn prune(&self, apply: bool, orphans: &[String], control: &Control) -> Result<PruneReport> {
         let alone = apply.then(|| self.alone("prune", control)).transpose()?;
         if apply {
             self.check_no_journal()?;
@@ -81,7 +105,26 @@ impl Project {
             Some(database) if journal.is_none() => database.leftovers()?,
             _ => Vec::new(),
         };
-        let orphans = self.orphans()?;
+        let found = self.orphans()?;
+        if let Some(unknown) = orphans.iter().find(|id| found.iter().all(|orphan| orphan.id != **id)) {
+            return Err(Error::new(ErrorKind::NotFound, format!("{unknown} is no project of this store whose worktree is gone"))
+                .with("project", unknown)
+                .hint("`forklift project prune` lists those that there are"));
+        }
+        let goes = |orphan: &ProjectRecord| orphans.contains(&orphan.id);
+        let described = found.iter().map(|orphan| self.describe_orphan(orphan, goes(orphan))).collect::<Result<Vec<_>>>()?;
+        let orphans: Vec<&ProjectRecord> = found.iter().filter(|orphan| goes(orphan)).collect();
+        let mut cluster_bytes = 0;
+        if let Some(database) = &database {
+            cluster_bytes += clusters.iter().map(|cluster| database.cluster_bytes(cluster)).sum::<u64>();
+        }
+        for orphan in orphans.iter().filter(|orphan| orphan.branch.is_some()) {
+            cluster_bytes += Database::bytes_of_project(&self.store, &self.environment, &orphan.id)?;
+        }
+        let going = safety.iter().map(|reference| reference.id.clone());
+        let without = going
+            .chain(described.iter().filter(|orphan| orphan.goes).flat_map(|orphan| orphan.checkpoints.iter().map(|info| info.id.clone())))
+            .collect();
         if apply {
             self.remove_refs(&safety)?;
             if let Some(database) = &database {
@@ -91,16 +134,17 @@ impl Project {
         }
         // One whose branch others stand on stays, and must not keep the rest from going.
         let removed = orphans.iter().filter(|_| apply).map(|orphan| self.remove_orphan(orphan, control)).fold(Ok(()), Result::and);
-        let packs = self.store.prune(&PruneOptions { apply, ..PruneOptions::default() }, control)?;
+        let packs = self.store.prune(&PruneOptions { apply, without, ..PruneOptions::default() }, control)?;
         drop(alone);
         removed?;
         Ok(PruneReport {
             applied: apply,
             safety: safety.iter().map(CheckpointInfo::of).collect(),
             clusters,
-            orphans: orphans.into_iter().map(|record| (record.id, record.root)).collect(),
+            cluster_bytes,
+            orphans: described,
             packs: packs.packs_removed,
-            bytes: packs.bytes_removed,
+            bytes: packs.bytes_removed + cluster_bytes,
         })
     }
 
@@ -132,14 +176,32 @@ impl Project {
         Ok(orphans)
     }
 
+    fn describe_orphan(&self, orphan: &ProjectRecord, goes: bool) -> Result<PruneOrphan> {
+        let branch = orphan.branch.as_deref().map(|branch| Database::open(&self.store, &self.environment, branch));
+        let branch = match branch {
+            Some(Err(error)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => None,
+            other => other.transpose()?.map(|database| database.name().to_owned()),
+        };
+        let checkpoints = self.refs_of(&orphan.id)?.iter().map(CheckpointInfo::of).collect();
+        Ok(PruneOrphan { id: orphan.id.clone(), root: orphan.root.clone(), branch, checkpoints, goes })
+    }
+
+    fn refs_of(&self, project: &str) -> Result<Vec<Ref>> {
+        let (mut refs, _) = self.store.refs()?;
+        refs.retain(|reference| reference.project.as_deref() == Some(project));
+        Ok(refs)
+    }
+
     fn remove_orphan(&self, orphan: &ProjectRecord, control: &Control) -> Result<()> {
-        let folder = Folder::new(&self.store, &orphan.id);
+        let other = self.without_worktree(orphan)?;
+        // Whoever is at work there, or has a restore to finish, has a worktree.
+        let _alone = other.alone("prune", control)?;
+        other.check_no_journal()?;
+        let folder = &other.folder;
         if orphan.branch.is_some() {
             Database::remove_of_project(&self.store, &self.environment, &orphan.id, control)?;
         }
-        let (refs, _) = self.store.refs()?;
-        let theirs: Vec<Ref> = refs.into_iter().filter(|reference| reference.project.as_deref() == Some(&*orphan.id)).collect();
-        self.remove_refs(&theirs)?;
+        self.remove_refs(&self.refs_of(&orphan.id)?)?;
         identity::forget_local(&orphan.root, &orphan.id, &self.environment)?;
         // Last, so that a prune that was killed finds it again.
         fs::remove_tree(folder.path())?;

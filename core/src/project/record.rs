@@ -59,6 +59,9 @@ impl Folder {
     pub(super) fn hook_log(&self, hook: &str) -> PathBuf {
         self.0.join(format!("hook-{hook}.log"))
     }
+    pub(super) fn hook_errors(&self, hook: &str) -> PathBuf {
+        self.0.join(format!("hook-{hook}.errors"))
+    }
     pub(super) fn staging(&self) -> PathBuf {
         self.0.join("staging")
     }

@@ -40,6 +40,9 @@ impl Project {
         let alone = self.alone("recover", control)?;
         let mut warnings = self.notices().to_vec();
         let Some(mut journal) = self.journal()? else {
+            if let Some(database) = self.database()? {
+                database.heal(control)?;
+            }
             return Ok(RecoverReport { outcome: RecoverOutcome::Clean, checkpoint: None, warnings });
         };
         let checkpoint = Some(journal.checkpoint.clone());

@@ -19,7 +19,7 @@ use crate::sys::fs;
 use crate::sys::lock::{Lock, Mode};
 
 /// Variables of libpq that would lead the child elsewhere.
-const MISLEADING: &[&str] = &["PGHOSTADDR", "PGSERVICE", "PGSERVICEFILE", "PGPASSFILE", "PGSSLMODE", "PGTARGETSESSIONATTRS"];
+pub(super) const MISLEADING: &[&str] = &["PGHOSTADDR", "PGSERVICE", "PGSERVICEFILE", "PGPASSFILE", "PGSSLMODE", "PGTARGETSESSIONATTRS"];
 /// How often a cancelled token is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the start or stop of the server by another `run` is waited for.
@@ -28,7 +28,8 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(120);
 /// What to run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
-    /// Program and arguments; a single word that names one of the configuration's `commands` runs that.
+    /// Program and arguments. A first word that names one of the configuration's `commands` always means that, with the other words
+    /// as further arguments; `--` before it, or a path such as `./verify`, means a program.
     pub command: Vec<OsString>,
 }
 
@@ -97,17 +98,21 @@ impl Project {
     }
 
     fn command_of(&self, options: &RunOptions, configuration: &Configuration) -> Result<(Vec<OsString>, PathBuf)> {
-        if let [word] = options.command.as_slice()
-            && let Some(named) = word.to_str().and_then(|word| configuration.commands.get(word))
+        let (plain, words) = match options.command.as_slice() {
+            [first, rest @ ..] if first == "--" => (true, rest),
+            words => (false, words),
+        };
+        if let [word, arguments @ ..] = words
+            && let Some(named) = word.to_str().and_then(|word| configuration.commands.get(word)).filter(|_| !plain)
         {
-            return Ok((named.iter().map(OsString::from).collect(), self.root.clone()));
+            return Ok((named.iter().map(OsString::from).chain(arguments.iter().cloned()).collect(), self.root.clone()));
         }
-        if options.command.first().is_none_or(|program| program.is_empty()) {
+        if words.first().is_none_or(|program| program.is_empty()) {
             let names: Vec<_> = configuration.commands.keys().map(String::as_str).collect();
             let error = no_command();
             return Err(if names.is_empty() { error } else { error.hint(format!("name a program, or one of {}", names.join(", "))) });
         }
-        Ok((options.command.clone(), self.opened.clone()))
+        Ok((words.to_vec(), self.opened.clone()))
     }
 
     /// One run at a time looks at the server; the marker says that it is there only for runs.

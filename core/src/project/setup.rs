@@ -39,8 +39,10 @@ pub struct SetupReport {
     /// Project id.
     pub id: String,
     /// Worktree.
+    #[serde(serialize_with = "crate::report::path")]
     pub root: PathBuf,
     /// Store.
+    #[serde(serialize_with = "crate::report::path")]
     pub store: PathBuf,
     /// Branch.
     pub branch: Option<String>,
@@ -84,6 +86,7 @@ impl Project {
             other => (other?, false),
         };
         check_options(setup, configuration.database)?;
+        check_no_part(&root, environment)?;
         check_unbound(&root, options, environment)?;
         let path = match &options.store {
             Some(path) => std::path::absolute(path).map_err(|source| Error::io("resolve", path, source))?,
@@ -238,13 +241,39 @@ fn check_options(setup: &SetupOptions, database: Option<bool>) -> Result<()> {
         (Some(_), _, Some(false)) => {
             wrong(".forklift.json says `database: false`, but a branch to fork from is named", "change one of them")
         }
-        (None, false, Some(true)) => wrong(
+        (None, _, Some(true)) => wrong(
             ".forklift.json says `database: true`, but no branch to fork from is named",
-            "name it with --from BRANCH, or use --files-only",
+            "name it with --from BRANCH, or say `\"database\": false` there",
         ),
         (None, _, _) if setup.branch.is_some() => wrong("a new branch is named, but none to fork from", "name it with --from BRANCH"),
         _ => Ok(()),
     }
+}
+
+/// A folder below a bound worktree is a part of that one, unless it is a worktree or says that it is a project of its own.
+fn check_no_part(root: &Path, environment: &Environment) -> Result<()> {
+    if root.join(".git").symlink_metadata().is_ok() || root.join(configuration::FILE).symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    for above in root.ancestors().skip(1) {
+        if let Lookup::Bound(identity) = identity::look_up(above, environment)? {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("{} is a part of the worktree {}, which is bound to project {}", root.display(), above.display(), identity.project),
+            )
+            .with("path", root.display())
+            .with("project", &identity.project)
+            .hint(format!(
+                "work in that project; for one of its own make a Git repository or a {} in this folder first",
+                configuration::FILE
+            )));
+        }
+        // What is above another worktree has no part in it.
+        if above.join(".git").symlink_metadata().is_ok() {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// A copy of a worktree, and one that was made again, are not bound: they get projects of their own.
@@ -252,6 +281,8 @@ fn check_unbound(root: &Path, options: &ProjectOptions, environment: &Environmen
     let Lookup::Bound(identity) = identity::look_up(root, environment)? else { return Ok(()) };
     match Project::open(root, options, environment) {
         Ok(_) => {}
+        // Bound to another store than the one that is named.
+        Err(error) if error.kind() == ErrorKind::InvalidArgument => {}
         // A copy, or one whose project is gone from its store.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound && error.context().iter().all(|(key, _)| *key != "store") => return Ok(()),

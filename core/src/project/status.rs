@@ -15,15 +15,17 @@ pub struct StatusReport {
     /// Project id.
     pub id: String,
     /// Worktree.
+    #[serde(serialize_with = "crate::report::path")]
     pub root: PathBuf,
     /// Store.
+    #[serde(serialize_with = "crate::report::path")]
     pub store: PathBuf,
     /// Branch name and server state (`stopped`, `running`, `in_transition`), where there is a database.
     pub branch: Option<String>,
     /// See `branch`.
     pub server: Option<String>,
-    /// The commands and captures at work, `pid: command line`.
-    pub running: Vec<String>,
+    /// The commands and captures at work.
+    pub running: Vec<RunningCommand>,
     /// An interrupted restore: what it was and that `recover` is next.
     pub pending: Option<String>,
     /// The last checkpoint.
@@ -32,6 +34,15 @@ pub struct StatusReport {
     pub changed: u64,
     /// What opening the project found, and refs that cannot be read.
     pub warnings: Vec<String>,
+}
+
+/// One command or capture at work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunningCommand {
+    /// Its process, of `run` itself where it is a managed command.
+    pub pid: u32,
+    /// Its command line.
+    pub command: String,
 }
 
 impl Project {
@@ -56,11 +67,17 @@ impl Project {
             store: self.store.path().to_owned(),
             branch: database.as_ref().map(|database| database.name().to_owned()),
             server: database.as_ref().map(super::database::Database::state).transpose()?,
-            running: self.holders(false)?.iter().map(HolderRecord::describe).collect(),
+            running: self.holders(false)?.into_iter().map(RunningCommand::from).collect(),
             pending: self.journal()?.map(|journal| format!("{}; run `forklift project recover`", journal.describe())),
             last: last.map(CheckpointInfo::of),
             changed: u64::try_from(changed).unwrap_or(u64::MAX),
             warnings,
         })
+    }
+}
+
+impl From<HolderRecord> for RunningCommand {
+    fn from(holder: HolderRecord) -> Self {
+        Self { pid: holder.pid, command: holder.command }
     }
 }

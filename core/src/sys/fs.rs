@@ -27,12 +27,17 @@ impl Syncs {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Counts one that is made by other means.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Makes the content of an open file durable. A failure is final: never call it again on the same file and believe it.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
     pub fn file(&self, file: &File, path: &Path) -> Result<()> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add();
         file.sync_all().map_err(|source| Error::io("fsync", path, source))
     }
 
@@ -50,19 +55,37 @@ impl Syncs {
     /// # Errors
     /// `Io`.
     pub fn file_system(&self, path: &Path) -> Result<()> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add();
         let folder = File::open(path).map_err(|source| Error::io("open", path, source))?;
         rustix::fs::syncfs(&folder).map_err(|errno| Error::io("syncfs", path, errno))
     }
 }
 
-/// The whole content of a file.
+/// Opens a regular file for reading; anything else with that name, such as a named pipe that would make us wait for a
+/// writer, is refused.
 ///
 /// # Errors
 /// `NotFound`, `Permission`, `Io`.
-#[allow(clippy::disallowed_methods, reason = "this is the wrapper")]
+pub fn open_regular(path: &Path) -> Result<File> {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|source| Error::io("open", path, source))?;
+    let metadata = file.metadata().map_err(|source| Error::io("stat", path, source))?;
+    if metadata.is_file() {
+        return Ok(file);
+    }
+    Err(Error::new(crate::ErrorKind::Io, format!("{} is not a regular file", path.display()))
+        .with("path", path.display())
+        .hint("move it away and put the file back"))
+}
+
+/// The whole content of a regular file.
+///
+/// # Errors
+/// `NotFound`, `Permission`, `Io`.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|source| Error::io("read", path, source))
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut open_regular(path)?, &mut bytes).map_err(|source| Error::io("read", path, source))?;
+    Ok(bytes)
 }
 
 /// As [`read`], with a file that does not exist as `None`.
@@ -230,6 +253,15 @@ pub fn check_writable(folder: &Path) -> Result<()> {
         .map_err(|errno| Error::io("write in", folder, errno))
 }
 
+/// Bytes that the caller may still write on the file system that holds `path`.
+///
+/// # Errors
+/// `NotFound`, `Io`.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let found = rustix::fs::statvfs(path).map_err(|errno| Error::io("statvfs", path, errno))?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// Removes a file; one that is not there is fine.
 ///
 /// # Errors
@@ -267,14 +299,45 @@ pub fn names(path: &Path) -> Result<Vec<std::ffi::OsString>> {
     Ok(names)
 }
 
+/// The `count` greatest names in a folder, sorted, without keeping the others: for folders of very many names.
+///
+/// # Errors
+/// `NotFound`, `Permission`, `Io`.
+#[cfg(target_os = "linux")]
+pub fn last_names(path: &Path, count: usize) -> Result<Vec<std::ffi::OsString>> {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+    use std::os::unix::ffi::OsStringExt;
+    let folder = File::open(path).map_err(|source| Error::io("open", path, source))?;
+    let mut buffer = vec![std::mem::MaybeUninit::uninit(); 256 << 10];
+    let mut entries = rustix::fs::RawDir::new(&folder, &mut buffer);
+    let mut last: BinaryHeap<Reverse<Vec<u8>>> = BinaryHeap::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(|errno| Error::io("list", path, errno))?;
+        let name = entry.file_name().to_bytes();
+        let full = last.len() >= count;
+        if matches!(name, b"." | b"..") || (full && last.peek().is_none_or(|Reverse(least)| name <= least.as_slice())) {
+            continue;
+        }
+        if full {
+            last.pop();
+        }
+        last.push(Reverse(name.to_vec()));
+    }
+    let mut names: Vec<_> = last.into_iter().map(|Reverse(name)| std::ffi::OsString::from_vec(name)).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
 fn write_beside(path: &Path, bytes: &[u8], mode: u32, syncs: &Syncs) -> Result<std::path::PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.tmp", crate::sys::id::sortable()?));
     let temporary = path.with_file_name(name);
-    let mut file = create_new(&temporary, mode)?;
-    let written =
-        file.write_all(bytes).map_err(|source| Error::io("write", &temporary, source)).and_then(|()| syncs.file(&file, &temporary));
+    // The caller knows the name that it asked for, not that of the temporary file.
+    let created = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&temporary);
+    let mut file = created.map_err(|source| Error::io("write", path, source))?;
+    let written = file.write_all(bytes).map_err(|source| Error::io("write", path, source)).and_then(|()| syncs.file(&file, &temporary));
     match written {
         Ok(()) => Ok(temporary),
         Err(error) => {

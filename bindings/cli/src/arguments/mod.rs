@@ -3,6 +3,7 @@
 mod branch;
 mod postgres;
 mod project;
+mod store;
 
 use std::path::PathBuf;
 
@@ -11,12 +12,13 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub(crate) use branch::{BranchCommand, Create, ShortCommand, UrlArguments, UrlForm};
 pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
+pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};
 
 /// Rewinds an agent's work: the files of a worktree and the Postgres database that goes with them.
 ///
 /// Results go to standard output; progress, warnings and hints to standard error.
 ///
-/// Exit codes: 0 done, 1 answered with no, 2 usage, 3 failure, 4 busy or locked, 5 refused because of an edit, 130 interrupted.
+/// Exit codes: 0 done, 1 a store is damaged, 2 usage, 3 failure, 4 busy or locked, 5 refused because of an edit, 130 interrupted.
 /// `project run` passes on the exit code of its command.
 #[derive(Debug, Parser)]
 #[command(name = "forklift", version, arg_required_else_help = true)]
@@ -60,6 +62,9 @@ pub(crate) enum Command {
     /// Postgres installations on this machine
     #[command(subcommand)]
     Postgres(PostgresCommand),
+    /// The store as a whole: verify, repair, prune, count
+    #[command(subcommand)]
+    Store(StoreCommand),
     #[command(flatten)]
     Short(ShortCommand),
 }

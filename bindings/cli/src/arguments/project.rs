@@ -28,7 +28,7 @@ pub(crate) enum ProjectCommand {
     Diff(Diff),
     /// Forget checkpoints
     Forget(Forget),
-    /// Free what nothing needs: old safety checkpoints, replaced clusters, worktrees that are gone
+    /// Free what nothing needs: safety checkpoints but the newest, replaced clusters
     Prune(Prune),
 }
 
@@ -121,4 +121,7 @@ pub(crate) struct Prune {
     /// Do it; without, only tell
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Remove this project of the store as well, whose worktree is gone for good: its branch and all its checkpoints
+    #[arg(long = "orphan", value_name = "ID")]
+    pub(crate) orphans: Vec<String>,
 }

@@ -4,6 +4,9 @@ use forklift::branch::Branches;
 use forklift::store::{Ref, Store};
 use forklift::{Error, ErrorKind, Result};
 
+/// How many checkpoints a hint lists.
+const SHOWN: usize = 5;
+
 /// The id of the one checkpoint with a database that has this name, or an id that starts so; of this branch where one is said.
 pub(super) fn find(store: &Store, branches: &Branches, branch: Option<&str>, checkpoint: &str) -> Result<String> {
     let branch = branch.map(|name| branches.find(name)).transpose()?;
@@ -26,7 +29,7 @@ pub(super) fn find(store: &Store, branches: &Branches, branch: Option<&str>, che
     match found.as_slice() {
         [one] => Ok(one.id.clone()),
         [] => {
-            let known: Vec<&str> = refs.iter().rev().take(5).map(|found| found.name.as_deref().unwrap_or(&found.id)).collect();
+            let known: Vec<&str> = refs.iter().rev().take(SHOWN).map(|found| found.name.as_deref().unwrap_or(&found.id)).collect();
             let hint = if known.is_empty() {
                 "capture one with `forklift project capture NAME`".to_owned()
             } else {
@@ -37,9 +40,12 @@ pub(super) fn find(store: &Store, branches: &Branches, branch: Option<&str>, che
                 .with("checkpoint", checkpoint))
         }
         several => {
-            let ids: Vec<&str> = several.iter().map(|found| found.id.as_str()).collect();
+            let ids: Vec<&str> = several.iter().take(SHOWN).map(|found| found.id.as_str()).collect();
+            let more = several.len().saturating_sub(SHOWN);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let by_branch = if branch.is_none() { "say whose it is with `--from BRANCH`, or " } else { "" };
             Err(Error::new(ErrorKind::InvalidArgument, format!("{} checkpoints answer to {checkpoint}", several.len()))
-                .hint(format!("name one by its id: {}", ids.join(", ")))
+                .hint(format!("{by_branch}name one by its id: {}{more}", ids.join(", ")))
                 .with("checkpoint", checkpoint))
         }
     }

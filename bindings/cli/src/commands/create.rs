@@ -37,7 +37,16 @@ pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Crea
         }
         None => {
             let (origin, options) = origin(context, arguments);
-            let branch = branches.create(&name, &origin, &options, &context.control())?;
+            // A program such as psql tells of errors there and may still end well.
+            let branch = if output.is_json() || output.is_quiet() {
+                branches.create(&name, &origin, &options, &context.control()).inspect_err(|error| {
+                    // As JSON it is in the error's context.
+                    let said = error.context().iter().find(|(key, _)| *key == "stderr" && !output.is_json());
+                    said.into_iter().for_each(|(_, said)| output.pass_on(said.as_bytes()));
+                })?
+            } else {
+                branches.create_told(&name, &origin, &options, &mut |bytes| output.pass_on(bytes), &context.control())?
+            };
             Created { info: branch.info()?, warnings: branch.warnings().to_vec(), fork: None }
         }
     };

@@ -1,7 +1,7 @@
 //! Checkpoints: log, show, diff, forget, prune.
 
 use forklift::files::ChangeKind;
-use forklift::project::{CheckpointInfo, ForgetReport, PathChange, PruneReport};
+use forklift::project::{CheckpointInfo, ForgetReport, HalfSize, PathChange, PruneReport};
 use serde_json::Value;
 
 use crate::arguments::{Diff, Forget};
@@ -52,11 +52,14 @@ pub(super) fn forget(context: &Context, output: &mut Output<'_>, arguments: &For
     Ok(())
 }
 
-pub(super) fn prune(context: &Context, output: &mut Output<'_>, apply: bool) -> Result<(), Failure> {
-    let report = context.project()?.prune(apply, &context.control())?;
+pub(super) fn prune(context: &Context, output: &mut Output<'_>, apply: bool, orphans: &[String]) -> Result<(), Failure> {
+    let report = context.project()?.prune(apply, orphans, &context.control())?;
     output.result(&report, describe_prune)?;
     if !report.applied {
         output.hint("nothing was done: add --yes to remove it");
+    }
+    if report.orphans.iter().any(|orphan| !orphan.goes) {
+        output.hint("a project whose worktree was not found stays; if that is gone for good, name its id with --orphan");
     }
     Ok(())
 }
@@ -69,8 +72,11 @@ fn describe_prune(report: &PruneReport) -> String {
     for cluster in &report.clusters {
         table.row(["replaced cluster".to_owned(), cluster.clone()]);
     }
-    for (project, worktree) in &report.orphans {
-        table.row(["worktree that is gone".to_owned(), format!("{} ({project})", text::path(worktree))]);
+    for orphan in &report.orphans {
+        let branch = orphan.branch.as_deref().map(|branch| format!(", branch {branch}")).unwrap_or_default();
+        let checkpoints = text::count(u64::try_from(orphan.checkpoints.len()).unwrap_or(u64::MAX), "checkpoint");
+        let what = if orphan.goes { "project that goes" } else { "stays: worktree not found" };
+        table.row([what.to_owned(), format!("{} ({}){branch}, {checkpoints}", text::path(&orphan.root), orphan.id)]);
     }
     let verb = if report.applied { "freed" } else { "would be freed" };
     format!("{}{} and {} {verb}", table.render(), text::count(report.packs, "pack"), text::bytes(report.bytes))
@@ -79,7 +85,7 @@ fn describe_prune(report: &PruneReport) -> String {
 fn table(checkpoints: &[CheckpointInfo]) -> String {
     let mut table = Table::new(["NAME", "ID", "CREATED", "KIND", "FILES", "DATABASE"]);
     for info in checkpoints {
-        let size = |half: &Option<(u64, u64)>| half.map_or_else(|| "-".to_owned(), |(_, bytes)| text::bytes(bytes));
+        let size = |half: &Option<HalfSize>| half.map_or_else(|| "-".to_owned(), |half| text::bytes(half.bytes));
         table.row([
             info.name.as_deref().map_or_else(|| "-".to_owned(), |name| text::plain(name).into_owned()),
             info.id.clone(),
@@ -101,7 +107,7 @@ fn details(info: &CheckpointInfo) -> String {
     row("id", info.id.clone());
     row("created", info.created.clone());
     row("kind", info.kind.clone());
-    let half = |(entries, bytes): (u64, u64)| format!("{}, {}", text::count(entries, "name"), text::bytes(bytes));
+    let half = |half: HalfSize| format!("{}, {}", text::count(half.entries, "name"), text::bytes(half.bytes));
     row("files", info.files.map_or_else(|| "none".to_owned(), half));
     row("database", info.cluster.map_or_else(|| "none".to_owned(), half));
     let mut facts = Vec::new();

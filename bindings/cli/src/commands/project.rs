@@ -3,6 +3,7 @@
 use forklift::branch;
 use forklift::files::Coverage;
 use forklift::project::{CaptureOptions, CaptureReport, Project, RecoverOutcome, RecoverReport, RunOptions, SetupOptions, StatusReport};
+use forklift::{Error, ErrorKind};
 
 use super::{history, restore};
 use crate::arguments::{Capture, CaptureMode, ProjectCommand, Setup};
@@ -39,13 +40,18 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, command: ProjectCo
         ProjectCommand::Show(arguments) => history::show(context, output, &arguments.checkpoint)?,
         ProjectCommand::Diff(arguments) => history::diff(context, output, &arguments)?,
         ProjectCommand::Forget(arguments) => history::forget(context, output, &arguments)?,
-        ProjectCommand::Prune(arguments) => history::prune(context, output, arguments.yes)?,
+        ProjectCommand::Prune(arguments) => history::prune(context, output, arguments.yes, &arguments.orphans)?,
     }
     Ok(exit::DONE)
 }
 
 fn setup(context: &Context, output: &mut Output<'_>, arguments: Setup) -> Result<(), Failure> {
     let folder = context.folder().join(arguments.worktree.unwrap_or_default());
+    if !folder.is_dir() {
+        let what = if folder.exists() { "is no folder" } else { "does not exist" };
+        let error = Error::new(ErrorKind::NotFound, format!("the worktree {} {what}", folder.display())).with("path", folder.display());
+        return Err(error.hint("name an existing folder: `forklift project setup DIR`, or run it in the worktree").into());
+    }
     let options = SetupOptions { from: arguments.from, branch: arguments.branch, files_only: arguments.files_only };
     let (_, report) = Project::setup(&folder, &options, &context.project_options(), context.environment(), &context.control())?;
     output.warnings(&report.warnings);
@@ -66,7 +72,10 @@ fn capture(context: &Context, output: &mut Output<'_>, arguments: &Capture) -> R
         CaptureMode::Online => branch::CaptureMode::Online,
         CaptureMode::Stopped => branch::CaptureMode::Stopped,
     };
-    let report = context.project()?.capture(&arguments.name, &CaptureOptions { mode }, &context.control())?;
+    let report = context.project()?.capture(&arguments.name, &CaptureOptions { mode }, &context.control()).map_err(|error| {
+        let restoring = error.context().iter().any(|(key, holder)| *key == "holder" && holder.contains("restore"));
+        if restoring { error.hint("wait for the restore to end") } else { error }
+    })?;
     output.warnings(&report.warnings);
     output.result(&report, describe_capture)?;
     for line in left_out(&report.coverage) {
@@ -117,7 +126,7 @@ fn describe_status(status: &StatusReport) -> String {
         },
     );
     for command in &status.running {
-        row("running", text::plain(command).into_owned());
+        row("running", format!("{}: {}", command.pid, text::plain(&command.command)));
     }
     if let Some(pending) = &status.pending {
         row("pending", text::plain(pending).into_owned());

@@ -1,7 +1,7 @@
 //! `project restore` and its dry run.
 
 use forklift::files::Verdict;
-use forklift::project::{RestoreOptions, RestorePlan, RestoreReport};
+use forklift::project::{PathVerdict, RestoreOptions, RestorePlan, RestoreReport};
 
 use crate::arguments::Restore;
 use crate::context::Context;
@@ -9,6 +9,9 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::table::Table;
 use crate::text;
+
+/// How many paths are listed before the others are only counted.
+const LISTED: usize = 20;
 
 pub(super) fn run(context: &Context, output: &mut Output<'_>, arguments: &Restore) -> Result<(), Failure> {
     let project = context.project()?;
@@ -21,7 +24,8 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, arguments: &Restor
     }
     let report = project.restore(&arguments.checkpoint, &RestoreOptions::default(), &context.control())?;
     output.warnings(&report.warnings);
-    output.result(&report, describe_report)?;
+    let quiet = output.is_quiet();
+    output.result(&report, |report| describe_report(report, quiet))?;
     output.hint(format!("what was replaced is kept: `forklift project restore {}` puts it back", report.safety));
     Ok(())
 }
@@ -34,10 +38,11 @@ fn describe_plan(plan: &RestorePlan) -> String {
         _ => "\nthe database would stay as it is".to_owned(),
     };
     let unchanged = text::count(plan.unchanged, "path");
-    format!("{}{} would be restored; {unchanged} unchanged{database}", paths(&plan.paths), name(plan.name.as_deref(), &plan.id))
+    format!("{}{} would be restored; {unchanged} unchanged{database}", listed(&plan.paths, paths), name(plan.name.as_deref(), &plan.id))
 }
 
-fn describe_report(report: &RestoreReport) -> String {
+/// What was done; with `quiet` only its one line.
+fn describe_report(report: &RestoreReport, quiet: bool) -> String {
     let downtime = if report.downtime_ms == 0 {
         String::new()
     } else {
@@ -48,23 +53,35 @@ fn describe_report(report: &RestoreReport) -> String {
         .as_ref()
         .map(|folder| format!("\ncontent that is in no checkpoint is kept in {}", text::path(folder)))
         .unwrap_or_default();
-    format!(
-        "{}{} is restored in {}{downtime}; {} unchanged{kept}",
-        paths(&report.paths),
+    let database = match report.database.as_str() {
+        "none" => "",
+        "replace" => ", the database was replaced",
+        _ => ", the database was the same and stays",
+    };
+    let summary = format!(
+        "{} is restored in {}{downtime}; {} unchanged{database}",
         name(report.name.as_deref(), &report.id),
         text::milliseconds(report.total_ms),
         text::count(report.unchanged, "path"),
-    )
+    );
+    if quiet { summary } else { format!("{}{summary}{kept}", listed(&report.paths, paths)) }
+}
+
+/// The first of them as `show` makes lines of them, the others as a number.
+fn listed<T>(all: &[T], show: impl Fn(&[T]) -> String) -> String {
+    let (first, others) = all.split_at(all.len().min(LISTED));
+    let more = if others.is_empty() { String::new() } else { format!("and {} more; --json lists all\n", others.len()) };
+    show(first) + &more
 }
 
 fn name(name: Option<&str>, id: &str) -> String {
     name.map_or_else(|| id.to_owned(), |name| text::plain(name).into_owned())
 }
 
-fn paths(paths: &[(String, Verdict)]) -> String {
+fn paths(paths: &[PathVerdict]) -> String {
     let mut table = Table::plain();
-    for (path, verdict) in paths {
-        table.row([word(*verdict).to_owned(), text::plain(path).into_owned()]);
+    for found in paths {
+        table.row([word(found.verdict).to_owned(), text::plain(&found.path).into_owned()]);
     }
     table.render()
 }

@@ -81,3 +81,27 @@ fn a_seed_that_fails_leaves_nothing() {
     assert!(error["message"].as_str().unwrap().contains('7'), "{error}");
     assert_eq!(place.run(&["list", "--json"]).facts(), json!([]));
 }
+
+#[test]
+fn what_a_seed_says_is_passed_on() {
+    let place = Place::new();
+    let seed = "echo filling; echo 'psql: ERROR: no such table' >&2";
+    let said = place.run(&["create", "main", "--seed", seed]);
+    assert!(said.text().starts_with("main is ready"), "{said:?}");
+    assert!(said.err.contains("filling\n") && said.err.contains("psql: ERROR: no such table\n"), "{said:?}");
+    let quiet = place.run(&["create", "quiet", "--quiet", "--seed", seed]);
+    assert_eq!((quiet.code, quiet.err.as_str()), (0, ""), "{quiet:?}");
+    assert_eq!(place.run(&["create", "json", "--json", "--seed", seed]).err.lines().filter(|line| !line.starts_with("hint: ")).count(), 0);
+    let failed = place.run(&["create", "bad", "--quiet", "--seed", "echo the reason >&2; echo the end >&2; exit 7"]);
+    assert!(failed.code == 3 && failed.err.starts_with("the reason\nthe end\nerror: "), "{failed:?}");
+}
+
+#[test]
+fn a_setting_that_the_server_refuses_is_told_and_nothing_that_is_gone() {
+    let place = Place::new();
+    let error = place.run(&["create", "main", "--set", "nosuch=1", "--json"]).error(3);
+    assert_eq!(error["kind"], "server_start");
+    assert!(error["message"].as_str().unwrap().contains("nosuch"), "{error}");
+    assert!(error["hint"].as_str().is_some_and(|hint| !hint.contains(".making-")), "{error}");
+    assert_eq!(place.run(&["list", "--json"]).facts(), json!([]));
+}

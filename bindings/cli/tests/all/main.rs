@@ -13,6 +13,8 @@ mod harness;
 mod help;
 mod process;
 mod project;
+mod readme;
+mod store;
 mod usage;
 
 /// A file beside this one that no `mod` line names would never run.

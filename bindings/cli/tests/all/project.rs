@@ -98,6 +98,57 @@ fn the_database_goes_with_the_files() {
     let later = running["id"].as_str().unwrap();
     place.run_in(&folder, &["create", "fork", "--from", "pair", "--at", "later"]).text();
     place.run_in(&folder, &["create", "fork2", "--at", later, "--json"]).facts();
+    let error = place.run_in(&folder, &["create", "fork3", "--at", &later[..1], "--json"]).error(2);
+    assert!(error["hint"].as_str().unwrap().starts_with("say whose it is with `--from BRANCH`, or name one by its id: "), "{error}");
     assert_eq!(place.run_in(&folder, &["create", "fork3", "--from", "pair-seed", "--at", "later", "--json"]).error(3)["kind"], "not_found");
-    assert_eq!(place.run_in(&folder, &["delete", "pair", "--json"]).error(3)["kind"], "has_dependents");
+    let error = place.run_in(&folder, &["delete", "pair", "--json"]).error(3);
+    assert_eq!(error["kind"], "has_dependents");
+    assert!(error["message"].as_str().unwrap().ends_with(" depend on it"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("`forklift project prune --yes`"), "{error}");
+    let error = place.run(&["delete", "pair-seed", "--json"]).error(3);
+    assert_eq!(error["message"], "branch pair-seed cannot be deleted: branch pair depends on it");
+}
+
+#[test]
+fn a_restore_says_what_it_did_in_few_lines() {
+    let place = Place::new();
+    let folder = place.path().join("work");
+    std::fs::create_dir(&folder).unwrap();
+    let run = |arguments: &[&str]| place.run_in(&folder, &[&["project"], arguments].concat());
+    run(&["setup", "--files-only"]).text();
+    run(&["capture", "empty"]).text();
+    for number in 0..30 {
+        write(&folder.join(format!("{number}.txt")), "");
+    }
+    run(&["capture", "full"]).text();
+    let said = run(&["restore", "empty"]);
+    assert!(said.text().contains("and 10 more; --json lists all\nempty is restored in "), "{said:?}");
+    let said = run(&["restore", "full", "--quiet"]);
+    assert!(said.text().starts_with("full is restored in ") && said.out.lines().count() == 1 && said.err.is_empty(), "{said:?}");
+
+    // Ids that were made within the same time begin alike: here of two captures, two safety checkpoints and these.
+    for name in ["a", "b", "c"] {
+        run(&["capture", name]).text();
+    }
+    let id = run(&["show", "full", "--json"]).facts()["id"].as_str().unwrap().to_owned();
+    let error = place.run_in(&folder, &["project", "show", &id[..1], "--json"]).error(2);
+    assert_eq!(error["kind"], "invalid_argument");
+    assert!(error["message"].as_str().unwrap().ends_with(" and 2 more"), "{error}");
+}
+
+#[test]
+fn a_capture_beside_a_restore_is_told_to_wait_for_it() {
+    let place = Place::new();
+    let folder = place.path().join("work");
+    std::fs::create_dir(&folder).unwrap();
+    let run = |arguments: &[&str]| place.run_in(&folder, &[&["project"], arguments].concat());
+    // The stop hook runs in the middle of a restore.
+    let hook = format!("'{}' project capture second --json > ../said; exit 1", env!("CARGO_BIN_EXE_forklift"));
+    write(&folder.join(".forklift.json"), &json!({ "format": 1, "hooks": { "stop": ["sh", "-c", hook] } }).to_string());
+    run(&["setup", "--files-only"]).text();
+    run(&["capture", "first"]).text();
+    write(&folder.join("a.txt"), "");
+    run(&["restore", "first"]).text();
+    let said: serde_json::Value = serde_json::from_str(&read(&place.path().join("said"))).unwrap();
+    assert_eq!((&said["error"]["kind"], &said["error"]["hint"]), (&json!("busy"), &json!("wait for the restore to end")), "{said}");
 }

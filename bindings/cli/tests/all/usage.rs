@@ -62,7 +62,7 @@ fn a_bare_command_is_the_one_of_branch() {
     for command in ["inspect", "start", "stop", "delete"] {
         let (bare, long) = (place.run(&[command, "none"]), place.run(&["branch", command, "none"]));
         assert_eq!((bare.code, &bare.err), (3, &long.err));
-        assert!(bare.err.starts_with("error: no branch none: there is no store at "), "{bare:?}");
+        assert!(bare.err.starts_with("error: no branch none: there is no store in "), "{bare:?}");
         assert!(bare.err.contains("\nhint: "), "{bare:?}");
     }
 }
@@ -108,4 +108,57 @@ fn names_that_are_not_allowed_are_usage() {
         assert!(said.err.chars().all(|character| character == '\n' || !character.is_control()), "{said:?}");
     }
     assert_eq!(place.run(&["list", "--json"]).facts(), serde_json::json!([]));
+}
+
+#[test]
+fn a_command_of_project_without_that_word_is_named() {
+    let place = Place::new();
+    for command in ["status", "run", "capture", "restore", "log", "show", "diff", "forget", "prune", "setup", "recover"] {
+        let said = place.run(&[command, "one"]);
+        let told = format!("error: unrecognized subcommand '{command}'\nhint: the command is `forklift project {command}`\n");
+        assert_eq!((said.code, said.err), (2, told));
+    }
+    assert_eq!(place.run(&["capture", "one", "--json"]).error(2)["hint"], "the command is `forklift project capture`");
+    assert!(!place.run(&["bogus"]).err.contains("the command is"));
+}
+
+#[test]
+fn a_named_store_that_is_not_there_is_an_error_but_for_commands_that_make_one() {
+    let place = Place::new();
+    for line in ["list", "inspect a", "start a", "delete a", "branch url a", "project log", "project status"] {
+        let line: Vec<&str> = line.split(' ').collect();
+        let error = place.run(&[&["--store", "typo", "--json"], &line[..]].concat()).error(3);
+        assert_eq!(error["kind"], "not_found", "{error}");
+        assert!(error["message"].as_str().unwrap().contains("typo"), "{error}");
+        assert!(error["hint"].is_string(), "{error}");
+    }
+    assert!(!place.path().join("typo").exists());
+}
+
+#[test]
+fn a_worktree_that_is_none_is_named() {
+    let place = Place::new();
+    crate::harness::write(&place.path().join("file"), "");
+    for worktree in ["nowhere", "file"] {
+        let error = place.run(&["project", "setup", worktree, "--json"]).error(3);
+        assert!(error["message"].as_str().unwrap().contains(worktree), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("project setup DIR"), "{error}");
+    }
+}
+
+#[test]
+fn versions_and_folders_of_postgres_that_cannot_be_are_told() {
+    let place = Place::new();
+    let error = place.run(&["create", "a", "--postgres-major", "99", "--json"]).error(2);
+    assert_eq!(
+        (&error["message"], &error["hint"]),
+        (&"branch a: Postgres 99 is not supported".into(), &"forklift works with Postgres 13 to 18".into())
+    );
+    for (folder, said) in [("nowhere", "does not exist"), (".", "no postgres program")] {
+        let error = place.run(&["--postgres", folder, "create", "a", "--json"]).error(3);
+        assert_eq!(error["kind"], "postgres_not_found");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with("--postgres ") && message.contains(said), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("forklift postgres list"), "{error}");
+    }
 }

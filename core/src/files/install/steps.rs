@@ -47,15 +47,15 @@ fn clear_leftovers(work: &mut Work<'_>) -> Result<()> {
         }
         for name in found {
             let own = if folder.is_empty() { name.clone() } else { [folder.as_slice(), b"/", &name].concat() };
+            let mut paths = work.safety.keys().chain(work.target.iter().map(|entry| &entry.path));
+            // A file of somebody else that only looks like one of ours is left alone.
+            let Some(path) = paths.find(|path| split(path).0 == folder && temporary::is_for(&name, path)).cloned() else { continue };
             work.open_above(&own)?;
             work.touched.insert(folder.clone());
             if temporary::is_unfinished(&name) {
                 rustix::fs::unlinkat(&fd, &name, AtFlags::empty()).map_err(|errno| work.failed("remove", &own, errno))?;
                 continue;
             }
-            let paths = work.safety.keys().chain(work.target.iter().map(|entry| &entry.path));
-            let path = paths.into_iter().find(|path| split(path).0 == folder && temporary::is_for(&name, path)).cloned();
-            let path = path.unwrap_or(own);
             let parent = work.root.parent(&path).map_err(|errno| work.failed("open the folder of", &path, errno))?;
             // Where there are no leases this is the second look, and enough.
             match examine(work, &parent, &name, &path)? {

@@ -210,3 +210,25 @@ fn a_file_that_never_stands_still_is_recorded_as_unstable() {
     assert_eq!(captured.unstable, [PathBuf::from("log")]);
     assert!(entries(&lab, &captured)[0].unstable);
 }
+
+#[test]
+fn a_file_that_cannot_be_read_has_not_moved() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let mut lab = Lab::new();
+    lab.write("plain", "1");
+    lab.write("closed", "2");
+    std::fs::set_permissions(lab.at("closed"), std::fs::Permissions::from_mode(0o000)).expect("mode");
+    // In a thread of its own, which loses what lets root read everything.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut sets = capabilities(None).expect("capabilities");
+            sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+            set_capabilities(None, sets).expect("fewer capabilities");
+            let captured = lab.capture();
+            assert!(captured.coverage.left_out.iter().any(|left| left.path.ends_with("closed")), "{:?}", captured.coverage);
+            assert!(!moved_since(&lab.scope(), &captured, &Control::silent()).expect("moved"));
+            lab.write("plain", "changed");
+            assert!(moved_since(&lab.scope(), &captured, &Control::silent()).expect("moved"));
+        });
+    });
+}

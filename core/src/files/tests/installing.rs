@@ -374,3 +374,20 @@ fn a_selected_path_that_is_gone_today_is_made_again() {
     lab.install(&target, &safety);
     assert_eq!(get(&lab.at("deep/down/file")), b"x");
 }
+
+#[test]
+fn a_file_that_only_looks_like_a_leftover_is_left_alone() {
+    let mut lab = Lab::new();
+    lab.write("edit", "before");
+    let names = [".forklift-0123456789abcdef01234567.new", ".forklift-0123456789abcdef01234567.old"];
+    for name in names {
+        lab.write(name, "precious");
+    }
+    let target = lab.capture();
+    lab.write("edit", "after");
+    let safety = lab.capture();
+    lab.install(&target, &safety);
+    for name in names {
+        assert_eq!(fs::read(lab.at(name)).expect("still there"), b"precious");
+    }
+}

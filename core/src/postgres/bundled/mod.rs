@@ -100,7 +100,7 @@ fn parse(version: &str) -> Result<Wanted> {
         (Some(major), Some(Some(minor)), None) => Some(Wanted { major, minor: Some(minor) }),
         _ => None,
     };
-    wanted.filter(|wanted| (13..=18).contains(&wanted.major)).ok_or_else(|| {
+    wanted.filter(|wanted| super::installation::SUPPORTED.contains(&wanted.major)).ok_or_else(|| {
         Error::new(ErrorKind::InvalidArgument, format!("{version:?} is not a version of Postgres that forklift works with"))
             .with("version", version)
             .hint("13 to 18, such as 17 or 17.5")

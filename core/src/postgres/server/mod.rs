@@ -150,10 +150,28 @@ impl Server {
     /// # Errors
     /// As [`Sql::connect`].
     pub fn clients(&self) -> Result<u32> {
+        self.count("backend_type = 'client backend'")
+    }
+
+    /// Backends that are not ours and could change what is in the database: clients, and workers that Postgres itself does not need.
+    ///
+    /// # Errors
+    /// As [`Sql::connect`].
+    pub fn writers(&self) -> Result<u32> {
+        self.count(
+            "backend_type NOT IN ('archiver', 'autovacuum launcher', 'autovacuum worker', 'background writer', 'checkpointer', \
+             'io worker', 'logical replication launcher', 'startup', 'walsender', 'walsummarizer', 'walwriter')",
+        )
+    }
+
+    /// Other backends than ours for which `condition` holds.
+    fn count(&self, condition: &str) -> Result<u32> {
         let mut sql = passwords::connect_somewhere(&self.address, &self.credentials.ours)?;
-        let count =
-            sql.value("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'forklift'")?;
-        count.parse().map_err(|_| crate::Error::new(crate::ErrorKind::Sql, format!("the server counts {count} clients")))
+        let count = sql.value(&format!(
+            "SELECT count(*) FROM pg_stat_activity \
+             WHERE {condition} AND (application_name IS DISTINCT FROM 'forklift' OR usename IS DISTINCT FROM current_user)"
+        ))?;
+        count.parse().map_err(|_| crate::Error::new(crate::ErrorKind::Sql, format!("the server counts {count} backends")))
     }
 
     /// Hides the socket, stops the server and waits until pg_control says "shut down" and no process has the data folder.

@@ -137,8 +137,11 @@ fn git_worktrees_have_projects_of_their_own() {
     assert_eq!(moved.notices().len(), 1);
     git(&work, &["worktree", "remove", "--force", "../c"]);
     assert_eq!(machine.open(&machine.path("c")).unwrap_err().kind(), ErrorKind::NotFound);
-    let orphans = main.prune(false, &Control::silent()).unwrap().orphans;
-    assert_eq!(orphans, [(other.id().to_owned(), machine.path("c"))]);
+    let orphans = main.prune(false, &[], &Control::silent()).unwrap().orphans;
+    assert_eq!(
+        orphans.iter().map(|orphan| (orphan.id.as_str(), orphan.root.clone())).collect::<Vec<_>>(),
+        [(other.id(), machine.path("c"))]
+    );
 }
 
 #[test]
@@ -228,4 +231,40 @@ fn a_failed_setup_leaves_nothing() {
         assert_eq!(crate::sys::fs::names(&machine.path("store/projects")).unwrap(), ["setup.lock"], "{step}");
         assert_eq!(machine.open(&machine.work()).unwrap_err().kind(), ErrorKind::NotFound);
     }
+}
+
+#[test]
+fn a_part_of_a_bound_worktree_is_no_project_unless_it_says_so() {
+    let (machine, project) = Machine::with_project();
+    let error = machine.setup(&machine.work().join("lib")).unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+    assert!(error.message().contains(project.id()) && error.message().contains("work/lib"), "{error}");
+    write(&machine.work().join("lib/.forklift.json"), r#"{"format": 1}"#);
+    assert_ne!(machine.setup(&machine.work().join("lib")).unwrap().0.id(), project.id());
+    crate::sys::fs::make_folder(&machine.work().join("own/.git"), 0o755).unwrap();
+    machine.setup(&machine.work().join("own")).unwrap();
+}
+
+#[test]
+fn a_configuration_that_wants_a_database_where_there_is_none_is_refused_by_name() {
+    let (machine, project) = Machine::with_project();
+    capture(&project, "first");
+    write(&machine.work().join(".forklift.json"), r#"{"format": 1, "database": true}"#);
+    let error = project.capture("second", &CaptureOptions::default(), &Control::silent()).unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Config);
+    assert!(error.message().contains("database") && error.hint_text().is_some(), "{error}");
+    restore(&project, "first");
+    capture(&project, "second");
+}
+
+#[test]
+fn a_store_that_is_named_must_be_the_one_of_the_worktree() {
+    let (machine, _project) = Machine::with_project();
+    let open = |store: PathBuf| Project::open(&machine.work(), &ProjectOptions { store: Some(store) }, &machine.environment());
+    let error = open(machine.path("other")).unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+    assert!(error.message().contains("other") && error.message().contains("store"), "{error}");
+    open(machine.path("store")).unwrap();
+    let elsewhere = machine.environment_with("FORKLIFT_STORE", "/nowhere");
+    Project::open(&machine.work(), &ProjectOptions::default(), &elsewhere).unwrap();
 }

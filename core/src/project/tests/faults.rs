@@ -67,7 +67,7 @@ fn child_on_a_full_disk() {
         assert_eq!(project.status(&Control::silent()).unwrap().pending, None);
         restore(&project, "first");
         assert_eq!(tree(&work), first);
-        project.prune(true, &Control::silent()).unwrap();
+        project.prune(true, &[], &Control::silent()).unwrap();
     }
     assert!(failed > 3, "{failed} failed, {recovered} recovered");
     println!("DONE");
@@ -101,7 +101,7 @@ fn child_on_a_read_only_store() {
         project.capture("x", &CaptureOptions::default(), &Control::silent()).unwrap_err(),
         project.restore("first", &RestoreOptions::default(), &Control::silent()).unwrap_err(),
         project.forget(&names, true, &Control::silent()).unwrap_err(),
-        project.prune(true, &Control::silent()).unwrap_err(),
+        project.prune(true, &[], &Control::silent()).unwrap_err(),
         machine.setup(&machine.path("data")).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");

@@ -162,3 +162,58 @@ fn child_sleeps() {
         run(&project, &["sh", "-c", "while kill -0 $PPID 2>/dev/null; do sleep 0.05; done"]).unwrap();
     }
 }
+
+#[test]
+fn a_restore_stops_the_app_that_runs_under_a_managed_command_by_its_hook() {
+    let (machine, project) = Machine::with_project();
+    capture(&project, "first");
+    let (ready, go, started) = (machine.path("ready"), machine.path("go"), machine.path("started"));
+    let app = format!("touch {}; while ! test -e {}; do sleep 0.01; done; rm {0}", ready.display(), go.display());
+    let configure = |stop: &str| {
+        let text = serde_json::json!({"format": 1, "hooks": {
+            "stop": ["sh", "-c", stop], "start": ["sh", "-c", format!("touch {}", started.display())],
+        }});
+        write(&machine.work().join(".forklift.json"), &text.to_string());
+        write(&machine.work().join("app.py"), "version = 2\n");
+    };
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&project, &["sh", "-c", &app]));
+        while !ready.exists() {
+            std::thread::yield_now();
+        }
+        let restore_now = |name: &str| project.restore(name, &RestoreOptions::default(), &Control::silent());
+        let plain = restore_now("first").unwrap_err();
+        configure("exit 1");
+        let not_its_app = restore_now("first").unwrap_err();
+        configure(&format!("touch {}", go.display()));
+        let unknown = restore_now("nothing").map_err(|error| (error.kind(), go.exists()));
+        let restored = restore_now("first");
+        // Whatever happened, the command ends.
+        write(&go, "");
+        assert_eq!(running.join().unwrap().unwrap().code, Some(0));
+        assert_eq!(plain.kind(), ErrorKind::Busy);
+        assert!(plain.hint_text().unwrap().contains("hooks.stop"), "{plain}");
+        assert_eq!(not_its_app.kind(), ErrorKind::Busy);
+        assert!(not_its_app.message().contains("stop hook was run"), "{not_its_app}");
+        assert_eq!(unknown.unwrap_err(), (ErrorKind::NotFound, false), "nothing is stopped for what cannot be restored");
+        restored.unwrap();
+    });
+    assert_eq!(read(&machine.work().join("app.py")), "version = 1\n");
+    assert!(started.exists(), "the app is started again");
+}
+
+#[test]
+fn named_commands_take_arguments_and_a_path_or_two_dashes_mean_a_program() {
+    let (machine, project) = Machine::with_project();
+    let said = machine.path("said");
+    let named = serde_json::json!({"format": 1, "commands": {"true": ["sh", "-c", format!("echo \"$@\" > {}", said.display()), "name"]}});
+    write(&machine.work().join(".forklift.json"), &named.to_string());
+    assert_eq!(run(&project, &["true", "a", "b c"]).unwrap().code, Some(0));
+    assert_eq!(read(&said), "a b c\n");
+    write(&said, "");
+    for words in [&["--", "true", "x"][..], &["/bin/true", "x"]] {
+        assert_eq!(run(&project, words).unwrap().code, Some(0));
+        assert_eq!(read(&said), "", "{words:?}");
+    }
+    assert_eq!(run(&project, &["--"]).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}

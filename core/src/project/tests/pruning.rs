@@ -1,6 +1,7 @@
 //! Prune, and stores that cannot be written.
 
 use super::*;
+use crate::ErrorKind;
 
 #[test]
 fn retained_copies_go_but_the_newest_and_only_on_request() {
@@ -11,10 +12,12 @@ fn retained_copies_go_but_the_newest_and_only_on_request() {
         write(&machine.work().join("app.py"), &format!("round {round}\n"));
         safety.push(restore(&project, "first").safety);
     }
-    let preview = project.prune(false, &Control::silent()).unwrap();
+    let preview = project.prune(false, &[], &Control::silent()).unwrap();
     assert_eq!(preview.safety.iter().map(|info| &info.id).collect::<Vec<_>>(), [&safety[0], &safety[1]]);
     assert_eq!(project.log().unwrap().0.len(), 4);
-    assert!(project.prune(true, &Control::silent()).unwrap().applied);
+    let pruned = project.prune(true, &[], &Control::silent()).unwrap();
+    assert!(pruned.applied && pruned.packs > 0);
+    assert_eq!((preview.packs, preview.bytes), (pruned.packs, pruned.bytes));
     assert_eq!(project.log().unwrap().0.len(), 2);
     restore(&project, &safety[2]);
     assert_eq!(read(&machine.work().join("app.py")), "round 2\n");
@@ -29,12 +32,28 @@ fn the_state_of_a_removed_worktree_goes_on_request() {
     let (orphan, _) = machine.setup(&gone).unwrap();
     let checkpoint = capture(&orphan, "theirs").id;
     crate::sys::fs::remove_tree(&gone).unwrap();
-    let preview = project.prune(false, &Control::silent()).unwrap();
-    assert_eq!(preview.orphans, [(orphan.id().to_owned(), gone.clone())]);
+    let named = [orphan.id().to_owned()];
+    // Not named, it is told of and stays: a worktree that was moved looks the same.
+    let kept = project.prune(true, &[], &Control::silent()).unwrap();
+    assert!(!kept.orphans[0].goes && project.store().find_ref(&checkpoint).is_ok());
+    assert_eq!(
+        project.prune(true, &["01m8aaaaaaaaaaaaaaaaaaaaaa".to_owned()], &Control::silent()).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    let holder = orphan.hold(crate::project::lock::HolderKind::Run, "a command", &Control::silent()).unwrap();
+    assert_eq!(project.prune(true, &named, &Control::silent()).unwrap_err().kind(), ErrorKind::Busy);
+    drop(holder);
     assert!(project.store().find_ref(&checkpoint).is_ok());
-    project.prune(true, &Control::silent()).unwrap();
+    let preview = project.prune(false, &named, &Control::silent()).unwrap();
+    let [told] = preview.orphans.as_slice() else { panic!("{preview:?}") };
+    assert_eq!((told.id.as_str(), &told.root, &told.branch), (orphan.id(), &gone, &None));
+    assert_eq!(told.checkpoints.iter().map(|info| (&*info.id, info.name.as_deref())).collect::<Vec<_>>(), [(&*checkpoint, Some("theirs"))]);
+    assert!(project.store().find_ref(&checkpoint).is_ok());
+    let pruned = project.prune(true, &named, &Control::silent()).unwrap();
+    assert!(pruned.packs > 0);
+    assert_eq!((preview.packs, preview.bytes), (pruned.packs, pruned.bytes));
     assert!(project.store().find_ref(&checkpoint).is_err());
-    assert!(project.prune(false, &Control::silent()).unwrap().orphans.is_empty());
+    assert!(project.prune(false, &[], &Control::silent()).unwrap().orphans.is_empty());
     edit(&machine.work());
     restore(&project, "mine");
 }

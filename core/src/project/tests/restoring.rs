@@ -14,9 +14,9 @@ fn a_restore_makes_the_tree_exact_and_keeps_what_it_replaced() {
     let plan = project.plan_restore("first", &Control::silent()).unwrap();
     assert_eq!(tree(&machine.work()), edited, "a plan touches nothing");
     assert_eq!((plan.database.as_str(), plan.clients), ("none", 0));
-    assert!(plan.paths.contains(&("app.py".to_owned(), Verdict::Restore)), "{plan:?}");
-    assert!(plan.paths.contains(&("new/made.py".to_owned(), Verdict::Delete)), "{plan:?}");
-    assert!(plan.paths.contains(&("lib/util.py".to_owned(), Verdict::Create)), "{plan:?}");
+    assert!(plan.paths.contains(&PathVerdict { path: "app.py".to_owned(), verdict: Verdict::Restore }), "{plan:?}");
+    assert!(plan.paths.contains(&PathVerdict { path: "new/made.py".to_owned(), verdict: Verdict::Delete }), "{plan:?}");
+    assert!(plan.paths.contains(&PathVerdict { path: "lib/util.py".to_owned(), verdict: Verdict::Create }), "{plan:?}");
     let report = restore(&project, "first");
     assert_eq!(tree(&machine.work()), first);
     assert_eq!(report.paths, plan.paths);
@@ -46,7 +46,7 @@ fn nothing_outside_the_selected_paths_is_touched() {
     write(&work.join("other/b"), "1");
     write(&work.join("src/a"), "3");
     let plan = project.plan_restore("first", &Control::silent()).unwrap();
-    assert!(plan.paths.iter().all(|(path, verdict)| !path.starts_with("other") || *verdict == Verdict::Outside), "{plan:?}");
+    assert!(plan.paths.iter().all(|found| !found.path.starts_with("other") || found.verdict == Verdict::Outside), "{plan:?}");
     restore(&project, "first");
     assert_eq!((read(&work.join("src/a")), read(&work.join("other/b"))), ("1".to_owned(), "1".to_owned()));
 }
@@ -86,7 +86,7 @@ fn hooks_pause_the_app_and_start_it_only_if_it_ran() {
     hooks("exit 1");
     restore(&project, "first");
     assert_eq!(read(&said), "version = 2\n", "it did not run");
-    hooks("echo no permission; exit 7");
+    hooks("echo no permission >&2; seq 1 5000; exit 7");
     let before = tree(&machine.work());
     let error = project.restore("first", &RestoreOptions::default(), &Control::silent()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Command);
@@ -174,4 +174,29 @@ fn packs(folder: &Path) -> Vec<PathBuf> {
         if path.is_dir() { found.extend(packs(&path)) } else { found.push(path) }
     }
     found
+}
+
+#[test]
+fn paths_that_are_no_text_are_told_apart_in_reports() {
+    use std::os::unix::ffi::OsStringExt;
+    let machine = Machine::new();
+    let work = machine.path("").join(std::ffi::OsString::from_vec(b"odd\xff".to_vec()));
+    for name in [&b"a\xff"[..], br"a\xff", b"a\n"] {
+        write(&work.join(std::ffi::OsString::from_vec(name.to_vec())), "1");
+    }
+    let (project, report) = machine.setup(&work).unwrap();
+    assert!(serde_json::to_value(&report).unwrap()["root"].as_str().unwrap().ends_with(r"odd\xff"));
+    let captured = capture(&project, "first");
+    let parts = serde_json::to_value(&captured).unwrap()["parts_ms"].clone();
+    assert!(parts["files"].is_u64(), "{parts}");
+    for name in std::fs::read_dir(&work).unwrap() {
+        if name.as_ref().unwrap().file_name() != ".forklift.json" {
+            std::fs::remove_file(name.unwrap().path()).unwrap();
+        }
+    }
+    let plan = project.plan_restore("first", &Control::silent()).unwrap();
+    assert_eq!(plan.paths.iter().map(|found| found.path.as_str()).collect::<Vec<_>>(), [r"a\x0a", r"a\\xff", r"a\xff"]);
+    serde_json::to_string(&project.status(&Control::silent()).unwrap()).unwrap();
+    let info = serde_json::to_value(project.show("first").unwrap()).unwrap();
+    assert!(info["files"]["entries"].is_u64() && info["files"]["bytes"].is_u64(), "{info}");
 }

@@ -91,7 +91,7 @@ fn matrix(steps: &[(&str, bool)], recovery_steps: &[&str]) {
     edit(&work, &branch);
     restore(&project, "start");
     assert_eq!(state(&work, &branch), start);
-    project.prune(true, &silent()).unwrap();
+    project.prune(true, &[], &silent()).unwrap();
     assert_eq!(branch.clusters().unwrap().len(), 1);
 }
 

@@ -69,7 +69,7 @@ fn child_on_a_small_disk() {
         assert_eq!(project.status(&silent()).unwrap().pending, None);
         branch.start(StartOptions::default(), &silent()).unwrap();
         assert_eq!(&state(&work, &branch), expected, "with {left_mib} MiB left: {restored:?}");
-        project.prune(true, &silent()).unwrap();
+        project.prune(true, &[], &silent()).unwrap();
     }
     assert!(captures > 3 && restores > 2, "{captures} captures and {restores} restores failed");
     restore(&project, "start");

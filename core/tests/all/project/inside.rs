@@ -78,3 +78,25 @@ fn the_last_of_two_commands_stops_the_server_and_a_restore_names_the_command() {
     });
     assert_eq!(branch.info().unwrap().state, ServerState::Stopped);
 }
+
+#[test]
+fn hooks_are_given_the_database() {
+    let (world, project) = World::with_project();
+    let branch = project.branch().unwrap().unwrap();
+    branch.start(StartOptions::default(), &silent()).unwrap();
+    capture(&project, "start");
+    run(&branch, "INSERT INTO invoices (amount) VALUES (1)");
+    let psql = format!("{}/psql", super::super::support::installation().bin.display());
+    let said = world.path("said");
+    let hook = format!(
+        "(echo $FORKLIFT_HOOK; {psql} -XAtc 'SELECT count(*) FROM invoices'; {psql} -XAtc 'SELECT 1' \"$APP_DB\") >> {}",
+        said.display()
+    );
+    let hooks = serde_json::json!({"stop": ["sh", "-c", hook], "start": ["sh", "-c", hook]});
+    let configuration = serde_json::json!({"format": 1, "connection_env": "APP_DB", "hooks": hooks});
+    write(&world.path("work/.forklift.json"), &configuration.to_string());
+    capture(&project, "with hooks");
+    run(&branch, "INSERT INTO invoices (amount) VALUES (1)");
+    assert_eq!(restore(&project, "with hooks").warnings, [""; 0]);
+    assert_eq!(read(&said), "stop\n5\n1\nstart\n4\n1\n");
+}

@@ -6,6 +6,7 @@ mod clients;
 mod crash;
 mod full;
 mod inside;
+mod left_alone;
 mod pair;
 mod refused;
 mod worktrees;

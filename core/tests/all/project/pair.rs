@@ -38,7 +38,7 @@ fn code_and_rows_are_put_back_together_and_the_restore_can_be_undone() {
     assert_eq!(state(&work, &branch), edited);
     assert_eq!(branch.clusters().unwrap().len(), 1, "what was replaced is a checkpoint, not a copy");
     // Both safety checkpoints but the newest are retained copies that prune takes.
-    let pruned = project.prune(true, &silent()).unwrap();
+    let pruned = project.prune(true, &[], &silent()).unwrap();
     assert_eq!(pruned.safety.iter().map(|info| info.id.clone()).collect::<Vec<_>>(), [restored.safety]);
     restore(&project, &undone.safety);
     assert!(state(&work, &branch).contains("\"amount\": 7"));

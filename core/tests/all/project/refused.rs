@@ -5,16 +5,16 @@ use forklift::ErrorKind;
 use super::*;
 use crate::support::installation;
 
-/// An installation whose programs say that they are another major version.
-fn of_another_version(folder: &Path) -> PathBuf {
+/// An installation of another major version, as far as anybody looks at it.
+fn of_another_version(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let other = if installation().version.major == 18 { 17 } else { installation().version.major + 1 };
-    for name in ["postgres", "initdb", "pg_ctl"] {
-        let path = folder.join(name);
+    for name in ["postgres", "initdb"] {
+        let path = folder.join("bin").join(name);
         write(&path, &format!("#!/bin/sh\necho '{name} (PostgreSQL) {other}.1'\n"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    folder.to_owned()
+    write(&folder.join("share/postgres.bki"), &format!("# PostgreSQL {other}\n"));
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn without_its_postgres_a_project_says_so_and_nothing_is_touched() {
 
     let child = world.child("refused::child_without_postgres", "");
     let mut command = Command::new("unshare");
-    let hide = format!("mount --bind {} {} && exec \"$@\"", world.path("nowhere").display(), installation().bin.display());
+    let hide = format!("mount --bind {} {} && exec \"$@\"", world.path("nowhere").display(), branch.record().postgres.display());
     command.args(["-Urm", "sh", "-c", &hide, "sh"]).arg(child.get_program()).args(child.get_args());
     command.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = command.output().unwrap();
@@ -50,10 +50,11 @@ fn without_its_postgres_a_project_says_so_and_nothing_is_touched() {
 #[test]
 fn child_without_postgres() {
     let Some(top) = parent() else { return };
-    for wrong in [top.join("nowhere"), top.join("other")] {
+    for wrong in [top.join("nowhere"), top.join("other/bin")] {
         let named = wrong.display().to_string();
         let environment = environment_of(&top, &[("FORKLIFT_POSTGRES", &named)]);
         let project = Project::open(&top.join("work"), &ProjectOptions::default(), &environment).unwrap();
+        let wanted = format!("Postgres {}", project.branch().unwrap().unwrap().record().version.major);
         for error in [
             project.capture("x", &CaptureOptions::default(), &silent()).unwrap_err(),
             project.restore("start", &RestoreOptions::default(), &silent()).unwrap_err(),
@@ -61,7 +62,7 @@ fn child_without_postgres() {
         ] {
             assert!(matches!(error.kind(), ErrorKind::PostgresNotFound | ErrorKind::PostgresMismatch), "{error}");
             let told = format!("{error} {:?} {:?}", error.context(), error.hint_text());
-            assert!(told.contains(&named) && error.hint_text().is_some(), "{told}");
+            assert!(told.contains(&named) && told.contains(&wanted) && error.hint_text().is_some(), "{told}");
         }
         let status = project.status(&silent()).unwrap();
         assert_eq!((status.pending, project.log().unwrap().0.len()), (None, 1));

@@ -61,9 +61,10 @@ fn restoring_one_worktree_leaves_the_other_the_seed_and_git_alone() {
     assert_eq!([git_state(&a), git_state(&b)], gits);
     // A removed worktree's branch goes only by a prune that is told to.
     git(&main, &["worktree", "remove", "--force", "../b"]);
-    assert_eq!(project_a.prune(false, &silent()).unwrap().orphans.len(), 1);
+    assert_eq!(project_a.prune(false, &[], &silent()).unwrap().orphans.len(), 1);
     assert_eq!(world.branches.list().unwrap().len(), 3);
-    project_a.prune(true, &silent()).unwrap();
+    let gone = project_a.prune(false, &[], &silent()).unwrap().orphans[0].id.clone();
+    project_a.prune(true, &[gone], &silent()).unwrap();
     assert_eq!(world.branches.list().unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>(), ["a", "main"]);
     assert_eq!(state(&a, &branch_a), start);
 }

@@ -95,6 +95,11 @@ fn programs_and_folders_that_it_cannot_reach_are_named() {
     assert!(error.message().contains(&format!("may not pass {}", closed.display())), "{error}");
     let error = run_as.check(&installation(), &closed.join("data")).unwrap_err();
     assert!(error.message().contains(&format!("may not pass {}", closed.display())), "{error}");
+    let error = run_as.check_way(&installation(), &closed.join("store")).unwrap_err();
+    assert!(error.message().contains(&format!("may not pass {}", closed.display())), "{error}");
+    assert!(error.hint_text().unwrap().contains("chmod o+x"), "{error}");
+    // The store itself may be closed: it is opened when the first branch is made.
+    run_as.check_way(&installation(), &closed).unwrap();
     // Without root's privileges even root cannot, in its namespace.
     let namespace = RunAs::detect(&Environment::of::<&str, &str>([])).unwrap();
     if matches!(namespace, RunAs::UserNamespace { .. }) {

@@ -1,0 +1,90 @@
+//! How what reports hold is written: paths as text that tells every path from every other, and times by part.
+
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serializer;
+
+/// Raw bytes for people and JSON, from which the bytes can be told: a backslash as `\\`, what is not UTF-8 and control characters as
+/// `\xNN` byte by byte, everything else as it is.
+pub(crate) fn escape(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match letter {
+                '\\' => text.push_str("\\\\"),
+                letter if letter.is_control() => number(&mut text, letter.encode_utf8(&mut [0; 4]).as_bytes()),
+                letter => text.push(letter),
+            }
+        }
+        number(&mut text, chunk.invalid());
+    }
+    text
+}
+
+fn number(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\\x{byte:02x}");
+    }
+}
+
+/// For `#[serde(serialize_with)]`: a path as [`escape`] gives it.
+pub(crate) fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&escape(path.as_os_str().as_bytes()))
+}
+
+/// The same where there may be none.
+#[allow(clippy::ref_option, reason = "what serde calls")]
+pub(crate) fn optional_path<S: Serializer>(found: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    match found {
+        Some(found) => path(found, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Milliseconds by part, each part once, in the order of their first occurrence.
+pub(crate) fn add_up(parts: impl IntoIterator<Item = (String, u64)>) -> Vec<(String, u64)> {
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for (name, ms) in parts {
+        match sums.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += ms,
+            None => sums.push((name, ms)),
+        }
+    }
+    sums
+}
+
+/// For `#[serde(serialize_with)]`: an object of milliseconds by part.
+pub(crate) fn parts<S: Serializer>(parts: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(add_up(parts.iter().cloned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_has_a_text_of_its_own() {
+        let texts = [
+            (&b"a\xffb"[..], r"a\xffb"),
+            (br"a\xffb", r"a\\xffb"),
+            (b"a\nb", r"a\x0ab"),
+            (br"a\nb", r"a\\nb"),
+            ("a\u{85}b".as_bytes(), r"a\xc2\x85b"),
+            ("日本".as_bytes(), "日本"),
+        ];
+        for (bytes, text) in texts {
+            assert_eq!(escape(bytes), text);
+        }
+    }
+
+    #[test]
+    fn parts_are_an_object_in_order() {
+        #[derive(serde::Serialize)]
+        struct Report(#[serde(serialize_with = "parts")] Vec<(String, u64)>);
+        let report = Report([("stop", 1), ("files", 2), ("stop", 3)].map(|(name, ms)| (name.to_owned(), ms)).to_vec());
+        assert_eq!(serde_json::to_string(&report).unwrap(), r#"{"stop":4,"files":2}"#);
+    }
+}
