@@ -25,7 +25,11 @@ pub(super) fn create(path: &Path) -> Result<()> {
     }
     refuse_network(existing, &path)?;
     let parent = existing.to_owned();
-    fs::make_folder(&path, 0o700)?;
+    // Servers of root run under other accounts, which must be able to come to their own folders; everything else below is 0700.
+    let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
+    for folder in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
+        fs::make_folder(folder, mode)?;
+    }
     let lock = Lock::wait_folder(&path, Mode::Exclusive, Duration::from_secs(60), &Control::silent())?;
     let names = fs::names(&path)?;
     if !names.is_empty() && (names.iter().any(|name| name == "FORMAT") || !names.iter().any(|name| name == MARKER)) {
