@@ -5,6 +5,8 @@ mod crash;
 mod create;
 mod faults;
 mod fork;
+mod login;
+mod outside;
 mod registry;
 
 use std::path::Path;
