@@ -201,6 +201,12 @@ impl Error {
         &self.inner.context
     }
 
+    /// The code of an error that a Postgres server gave, such as `28P01`.
+    #[must_use]
+    pub fn sqlstate(&self) -> Option<&str> {
+        self.context().iter().find_map(|(key, value)| (*key == "sqlstate").then_some(value.as_str()))
+    }
+
     /// The operating system's error number, where there is one.
     #[must_use]
     pub fn os(&self) -> Option<i32> {

@@ -25,7 +25,7 @@ pub(super) fn take(shared: &Shared, checkpoint: &str, data: &Path, control: &Con
     if !cache.join("data").is_dir() {
         return Ok(false);
     }
-    let Some(_lock) = lock(shared, Mode::Shared)? else { return Ok(false) };
+    let Ok(Some(_lock)) = lock(shared, Mode::Shared) else { return Ok(false) };
     let cloned = clone_tree(&cache.join("data"), data, control);
     match cloned {
         Ok(true) => {

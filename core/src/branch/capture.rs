@@ -65,7 +65,7 @@ struct Taken {
 
 impl Branch {
     /// Captures the current cluster into `session`. Where `previous` is a checkpoint of this branch's current cluster whose mark still
-    /// holds, its half is reused at no cost. A server that was running runs afterwards, also after a failure.
+    /// holds, its half is reused at no cost, unless it left out rows of unlogged tables. A server that was running runs afterwards, also after a failure.
     ///
     /// # Errors
     /// `Capture` (not consistent, or `wal_level = minimal` online), `ServerStart` where the server does not run again (its data
@@ -108,7 +108,9 @@ impl Branch {
         }
         let ran = !matches!(status, ServerStatus::Stopped);
         let bound = self.shared.is_bound(&self.record.id);
-        let previous = previous.and_then(|reference| self.comparable(reference, &cluster));
+        // Not one whose unlogged tables are empty: those of the cluster hold rows that its mark says nothing about.
+        let previous =
+            previous.and_then(|reference| self.comparable(reference, &cluster)).filter(|(_, captured)| captured.report.unlogged.is_empty());
         if server.is_none() {
             self.recover_locked(control)?;
         }
@@ -228,11 +230,11 @@ impl Branch {
     fn take_online(&self, session: &Session, server: &Server, cluster: &str, control: &Control) -> Result<Taken> {
         let folder = self.folder.cluster(cluster);
         let boot = sys::process::boot_id()?;
-        let mut sink = StoreSink::new(session, ClusterCache::load(&folder.cache(), &boot)?);
+        let mut sink = StoreSink::new(session, ClusterCache::load(&folder.cache(), &boot));
         let report = postgres::copy_online(server, &mut sink, control)?;
         let bytes_read = sink.bytes_read();
         let (half, cache) = sink.finish()?;
-        cache.save(&folder.cache(), &boot)?;
+        cache.save(&folder.cache(), &boot);
         Ok(Taken { mark: report.mark.clone(), parts_ms: report.parts_ms.clone(), half, bytes_read, report, downtime_ms: 0 })
     }
 
@@ -240,8 +242,8 @@ impl Branch {
     fn take_by_stopping(&self, session: &Session, server: Server, cluster: &str, bound: bool, control: &Control) -> Result<Taken> {
         let folder = self.folder.cluster(cluster);
         let scratch = self.folder.path().join(format!("{SCRATCH}{}", sys::id::sortable()?));
-        // Made while the server still runs: a full disk is seen before anybody is cut.
-        let sink = match TreeSink::new(&folder.data(), &scratch) {
+        // While the server still runs: a full disk, and what would keep it from starting again, is seen before anybody is cut.
+        let sink = match self.check_start().and_then(|()| TreeSink::new(&folder.data(), &scratch)) {
             Ok(sink) => sink,
             Err(error) => {
                 show(&server)?;
@@ -321,7 +323,7 @@ struct Stored {
 fn store_stopped(session: &Session, data: &Path, cluster: Option<&ClusterFolder>, control: &Control) -> Result<(Stored, CopyReport)> {
     let boot = sys::process::boot_id()?;
     let known = match cluster {
-        Some(folder) => ClusterCache::load(&folder.cache(), &boot)?,
+        Some(folder) => ClusterCache::load(&folder.cache(), &boot),
         None => ClusterCache::default(),
     };
     let mut sink = StoreSink::new(session, known);
@@ -329,7 +331,7 @@ fn store_stopped(session: &Session, data: &Path, cluster: Option<&ClusterFolder>
     let bytes_read = sink.bytes_read();
     let (half, cache) = sink.finish()?;
     if let Some(folder) = cluster {
-        cache.save(&folder.cache(), &boot)?;
+        cache.save(&folder.cache(), &boot);
     }
     Ok((Stored { half, bytes_read }, report))
 }

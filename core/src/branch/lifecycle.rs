@@ -6,7 +6,7 @@ use super::layout::{self, FORMAT, Hold};
 use super::shared::{PATIENCE, Place, named};
 use super::{Branch, BranchInfo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, ControlFile, Credentials, Server, ServerStatus, StopMode, UrlForm};
+use crate::postgres::{self, ControlFile, Credentials, Server, ServerSpec, ServerStatus, StopMode, UrlForm};
 use crate::progress::Control;
 use crate::sys;
 use crate::sys::lock::Mode;
@@ -113,17 +113,26 @@ impl Branch {
         if let Some(server) = self.attach()? {
             return show(&server);
         }
-        let data = self.data()?;
         // Of a cluster that has run, nothing but what a dead server left is removed.
-        postgres::prepare_copy(&data, true)?;
-        let run = self.folder.run();
-        let place = Place { data: &data, run: &run, address: &self.record.address };
-        let spec = self.shared.spec(&self.record, &place, &self.credentials()?, false, bound)?;
+        postgres::prepare_restart(&self.data()?)?;
+        let spec = self.start_spec(bound)?;
         let server = Server::start(&spec, prepare, control)?;
         if bound {
             self.shared.bind_server(&self.record.id, server);
         }
         Ok(())
+    }
+
+    /// Everything that a start of the current cluster would refuse, asked while its server runs.
+    pub(super) fn check_start(&self) -> Result<()> {
+        postgres::check_restart(&self.data()?)?;
+        self.start_spec(false)?.check()
+    }
+
+    fn start_spec(&self, bound: bool) -> Result<ServerSpec> {
+        let (data, run) = (self.data()?, self.folder.run());
+        let place = Place { data: &data, run: &run, address: &self.record.address };
+        self.shared.spec(&self.record, &place, &self.credentials()?, false, bound)
     }
 
     /// Stops it with the lock held.

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::facts::CapturedCluster;
 use super::layout::{self, ClusterFolder, ClusterRecord, Current, DELETING, FORMAT, MAKING};
 use super::making::run_once;
-use super::registry::lock_registry;
+use super::registry::{left_outside, lock_registry};
 use super::shared::{Place, Shared, named};
 use super::{Branch, cache, space, sweep, write};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +21,7 @@ use crate::sys::lock::{Lock, Mode};
 pub struct PreparedCluster {
     /// Its id, for [`Branch::select`] and [`Branch::discard`].
     pub id: String,
-    /// What may differ (collation versions and the like).
+    /// What may differ (collation versions and the like), and what of the current cluster lies outside the store.
     pub warnings: Vec<String>,
     /// Whether a ready cache was cloned instead of reading the store.
     pub from_cache: bool,
@@ -107,7 +107,9 @@ impl Branch {
         record.mark = Some(postgres::mark_stopped(&data)?);
         record.facts = Some(captured.facts);
         let id = making.finish(&record)?;
-        Ok(PreparedCluster { id, warnings: filled.warnings, from_cache: filled.from_cache })
+        let mut warnings = filled.warnings;
+        warnings.extend(left_outside(&self.data()?));
+        Ok(PreparedCluster { id, warnings, from_cache: filled.from_cache })
     }
 
     fn make_current(&self, cluster: &str) -> Result<()> {

@@ -1,5 +1,6 @@
 //! All branches of a store.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::layout::{self, Current, DELETING, Folder, Hold, MAKING};
@@ -111,11 +112,12 @@ impl Branches {
         Ok(infos)
     }
 
-    /// Stops its server and removes it. `HasDependents` names the forks and the project that depend on it.
+    /// Stops its server and removes it. `HasDependents` names the forks and the project that depend on it. Gives warnings: the
+    /// folders of tablespaces outside the store are not ours to remove and stay.
     ///
     /// # Errors
     /// `NotFound`, `HasDependents`, `Busy`, `ServerStop` (nothing is removed then), `Io`.
-    pub fn delete(&self, name: &str, control: &Control) -> Result<()> {
+    pub fn delete(&self, name: &str, control: &Control) -> Result<Vec<String>> {
         let branch = self.find(name)?;
         named(name, branch.delete(control))
     }
@@ -203,7 +205,7 @@ impl Branch {
         layout::save(&self.folder.record(), &record)
     }
 
-    fn delete(&self, control: &Control) -> Result<()> {
+    fn delete(&self, control: &Control) -> Result<Vec<String>> {
         let lock = self.lock(Mode::Exclusive, control)?;
         self.refuse_dependents(&records(&self.shared)?)?;
         self.sweep_locked()?;
@@ -212,6 +214,8 @@ impl Branch {
                 .hint("wait for the other command to end and try again"));
         }
         self.stop_locked(control)?;
+        let clusters = self.clusters()?;
+        let warnings = clusters.iter().flat_map(|cluster| left_outside(&self.folder.cluster(cluster).data())).collect();
         let registry = lock_registry(&self.shared, control)?;
         self.refuse_dependents(&records(&self.shared)?)?;
         let record: BranchRecord = layout::load(&self.folder.record())?;
@@ -221,7 +225,8 @@ impl Branch {
         drop(registry);
         drop(lock);
         layout::remove_address(&record.address)?;
-        sys::fs::remove_tree(&doomed)
+        sys::fs::remove_tree(&doomed)?;
+        Ok(warnings)
     }
 
     fn refuse_dependents(&self, all: &[BranchRecord]) -> Result<()> {
@@ -277,6 +282,12 @@ impl Branch {
             Err(Error::new(ErrorKind::Corrupt, format!("{} names no cluster", self.folder.current().display())))
         }
     }
+}
+
+/// Says which folders outside stay when a cluster goes: who else uses them cannot be known.
+pub(super) fn left_outside(data: &Path) -> Vec<String> {
+    let outside = postgres::outside_tablespaces(data).unwrap_or_default();
+    outside.iter().map(|(_, folder)| format!("the tablespace folder {} lies outside the store and stays", folder.display())).collect()
 }
 
 /// The registry's lock: held briefly, for names and for what appears or vanishes.

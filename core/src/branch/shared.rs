@@ -18,6 +18,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// How long another command's work on a branch is waited for.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(600);
 
+/// What forklift's data folder holds beside the store.
+const OF_DATA: &[&str] = &["postgres", "worktrees"];
+
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) store: Store,
@@ -107,7 +110,25 @@ impl Shared {
 
     /// Makes the folder of all branches; the parents of an account's folders are opened by [`RunAs::make_folder`].
     pub(super) fn ensure_root(&self) -> Result<()> {
-        sys::fs::make_folder(&self.root, 0o700)
+        sys::fs::make_folder(&self.root, 0o700)?;
+        if matches!(self.run_as()?, RunAs::Account { .. }) {
+            self.open_data_folder()?;
+        }
+        Ok(())
+    }
+
+    /// Lets an account pass the folder that the store lies in where that is forklift's own: it holds nothing else.
+    fn open_data_folder(&self) -> Result<()> {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let Some(data) = self.environment.data_folder().ok().filter(|data| self.store.path().parent() == Some(data)) else { return Ok(()) };
+        let metadata = std::fs::metadata(&data).map_err(|source| Error::io("examine", &data, source))?;
+        let mode = metadata.permissions().mode() & 0o7777;
+        let ours = |name: &std::ffi::OsString| self.store.path().file_name() == Some(name) || OF_DATA.iter().any(|known| name == known);
+        if mode & 0o001 != 0 || metadata.uid() != rustix::process::geteuid().as_raw() || !sys::fs::names(&data)?.iter().all(ours) {
+            return Ok(());
+        }
+        std::fs::set_permissions(&data, std::fs::Permissions::from_mode(mode | 0o011))
+            .map_err(|source| Error::io("open to others", &data, source))
     }
 
     /// Keeps the handle of a server that ends with this process.
@@ -137,7 +158,13 @@ pub(super) fn named<T>(name: &str, result: Result<T>) -> Result<T> {
         if error.context().iter().any(|(key, _)| *key == "branch") || error.kind() == ErrorKind::Cancelled {
             return error;
         }
-        error.while_doing(format!("branch {name}")).with("branch", name)
+        let error = error.while_doing(format!("branch {name}")).with("branch", name);
+        match error.sqlstate() {
+            Some("28P01" | "28000") => error.hint(format!(
+                "the role of forklift or its password was changed; a start sets it again: forklift branch stop {name}, then forklift branch start {name}"
+            )),
+            _ => error,
+        }
     })
 }
 

@@ -67,21 +67,21 @@ pub struct ClusterCache {
 }
 
 impl ClusterCache {
-    /// Reads the cache at `path`; one that is absent or damaged is empty. `boot_id` is the machine's now: entries of another
-    /// boot that were young when they were saved are dropped.
-    ///
-    /// # Errors
-    /// `Permission`, `Io`.
-    pub fn load(path: &Path, boot_id: &str) -> Result<Self> {
-        let bytes = fs::read_optional(path)?.unwrap_or_default();
-        Ok(decode(&bytes, boot_id).unwrap_or_default())
+    /// Reads the cache at `path`; one that is absent, damaged or cannot be read is empty. `boot_id` is the machine's now:
+    /// entries of another boot that were young when they were saved are dropped.
+    #[must_use]
+    pub fn load(path: &Path, boot_id: &str) -> Self {
+        let bytes = fs::read_optional(path).ok().flatten().unwrap_or_default();
+        decode(&bytes, boot_id).unwrap_or_default()
     }
 
-    /// Writes it, whole or not at all. Not durable: a lost cache costs one full read.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Permission`, `Io`.
-    pub fn save(&self, path: &Path, boot_id: &str) -> Result<()> {
+    /// Writes it, whole or not at all, and whether it was written. Not durable, and no failure is one of the caller's (a full
+    /// disk, most likely): a lost cache costs one full read.
+    pub fn save(&self, path: &Path, boot_id: &str) -> bool {
+        self.write(path, boot_id).is_ok()
+    }
+
+    fn write(&self, path: &Path, boot_id: &str) -> Result<()> {
         let bytes = self.encode(boot_id);
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());

@@ -50,7 +50,7 @@ pub use installation::{Extension, Installation, Origin, Version};
 pub use layout::cutting;
 pub use mark::{Mark, mark_running, mark_stopped};
 pub use online::copy_online;
-pub use prepare::{check_online_copy, copy_settings, prepare_copy};
+pub use prepare::{check_online_copy, check_restart, copy_settings, outside_tablespaces, prepare_copy, prepare_restart};
 pub use sequences::{SequenceState, put_back, read_all};
 pub use server::{Server, ServerSpec, ServerStatus, StopMode, bootstrap_superuser, status};
 pub use sink::{CopyReport, Sink, SourceFile};

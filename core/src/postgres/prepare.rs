@@ -12,21 +12,93 @@ const OF_THE_SOURCE: &[&str] = &["postmaster.pid", "postmaster.opts", "standby.s
 
 /// Makes a copy that was just made by us safe to start: postmaster.pid, postmaster.opts, standby.signal and recovery.signal
 /// removed, the contents of pg_replslot emptied (unless `keep_replication`), tablespace_map removed where every tablespace
-/// it names lies in the copy. Called again before every start. Gives what was removed, relative to `data`.
+/// it names lies in the copy. Gives what was removed, relative to `data`.
 ///
 /// # Errors
 /// Before anything is changed: `Busy` where a server works in `data`; `PostgresMismatch` names pg_wal where it is a link, any
 /// link that leaves `data` (tablespaces must lie in `pg_tblspc/<oid>` as real folders), and a tablespace of the map that the copy lacks.
 pub fn prepare_copy(data: &Path, keep_replication: bool) -> Result<Vec<PathBuf>> {
-    let pids = pids_in(data)?;
-    if !pids.is_empty() {
-        return Err(Error::new(ErrorKind::Busy, format!("{} is in use by process {}", data.display(), list(&pids)))
-            .with("path", data.display())
-            .with("pid", list(&pids))
-            .hint("stop that server first"));
-    }
+    refuse_used(data)?;
     let root = std::fs::canonicalize(data).map_err(|source| Error::io("open", data, source))?;
-    check_links(&root, &root)?;
+    check_links(&root, &root, &|_| false)?;
+    clean(data, keep_replication)
+}
+
+/// The same for a cluster that has run as ours, before every start: its slots stay, and so do the links that its own server
+/// made, those of tablespaces outside `data` (nothing is changed there).
+///
+/// # Errors
+/// `Busy` where a server works in `data`, and as [`check_restart`].
+pub fn prepare_restart(data: &Path) -> Result<Vec<PathBuf>> {
+    refuse_used(data)?;
+    check_restart(data)?;
+    clean(data, true)
+}
+
+/// Everything that [`prepare_restart`] refuses but a running server: asked before a server is stopped that is to run again.
+///
+/// # Errors
+/// `PostgresMismatch` names a link that leaves `data` and is no tablespace, a tablespace that lies in the folder of another
+/// branch or cluster, and a tablespace of the map that is not there.
+pub fn check_restart(data: &Path) -> Result<()> {
+    let root = std::fs::canonicalize(data).map_err(|source| Error::io("open", data, source))?;
+    check_links(&root, &root, &|path| is_tablespace(&root, path))?;
+    for (link, target) in outside_tablespaces(&root)? {
+        let foreign = |folder: &&Path| {
+            let marked = folder.join("branch.json").is_file() || folder.join("cluster.json").is_file();
+            marked && !root.starts_with(folder)
+        };
+        if let Some(owner) = target.ancestors().find(foreign) {
+            return Err(Error::new(
+                ErrorKind::PostgresMismatch,
+                format!("the tablespace {} lies in {}, the folder of another branch or cluster", link.display(), owner.display()),
+            )
+            .with("path", link.display())
+            .with("target", target.display())
+            .hint("two clusters never share a folder: restore a checkpoint of this branch, or fork one"));
+        }
+    }
+    tablespaces_of_map(data).map(drop)
+}
+
+/// The tablespaces that lie outside `data`: link and folder, by oid. Such a folder need not be there.
+///
+/// # Errors
+/// `Permission`, `Io`.
+pub fn outside_tablespaces(data: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let root = std::fs::canonicalize(data).map_err(|source| Error::io("open", data, source))?;
+    let folder = root.join("pg_tblspc");
+    let mut outside = Vec::new();
+    for name in fs::names(&folder)? {
+        let link = folder.join(name);
+        let Ok(target) = std::fs::read_link(&link) else { continue };
+        let target = folder.join(target);
+        let target = std::fs::canonicalize(&target).unwrap_or(target);
+        if !target.starts_with(&root) {
+            outside.push((link, target));
+        }
+    }
+    outside.sort();
+    Ok(outside)
+}
+
+fn is_tablespace(root: &Path, path: &Path) -> bool {
+    let oid = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    oid && path.parent() == Some(&root.join("pg_tblspc"))
+}
+
+fn refuse_used(data: &Path) -> Result<()> {
+    let pids = pids_in(data)?;
+    if pids.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Busy, format!("{} is in use by process {}", data.display(), list(&pids)))
+        .with("path", data.display())
+        .with("pid", list(&pids))
+        .hint("stop that server first"))
+}
+
+fn clean(data: &Path, keep_replication: bool) -> Result<Vec<PathBuf>> {
     let map = tablespaces_of_map(data)?;
 
     let mut removed = Vec::new();
@@ -81,19 +153,23 @@ pub fn copy_settings(data: &Path, version: Version) -> Result<Vec<(String, Strin
     Ok((knows && tablespaces).then(|| ("allow_in_place_tablespaces".to_owned(), "on".to_owned())).into_iter().collect())
 }
 
-/// Refuses every link below `folder` that does not stay in `root`.
-fn check_links(root: &Path, folder: &Path) -> Result<()> {
-    let list = std::fs::read_dir(folder).map_err(|source| Error::io("list", folder, source))?;
+/// Refuses every link below `folder` that does not stay in `root` and is not `allowed`.
+fn check_links(root: &Path, folder: &Path, allowed: &impl Fn(&Path) -> bool) -> Result<()> {
+    let list = match std::fs::read_dir(folder) {
+        // Of a running server: a database was dropped meanwhile.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && folder != root => return Ok(()),
+        list => list.map_err(|source| Error::io("list", folder, source))?,
+    };
     for entry in list {
         let entry = entry.map_err(|source| Error::io("list", folder, source))?;
         let path = entry.path();
         let kind = entry.file_type().map_err(|source| Error::io("examine", &path, source))?;
         if kind.is_dir() {
-            check_links(root, &path)?;
+            check_links(root, &path, allowed)?;
         } else if kind.is_symlink() {
             let target = std::fs::read_link(&path).map_err(|source| Error::io("read link", &path, source))?;
             let inside = std::fs::canonicalize(&path).is_ok_and(|resolved| resolved.starts_with(root));
-            if path == root.join("pg_wal") || !inside {
+            if path == root.join("pg_wal") || !(inside || allowed(&path)) {
                 return Err(Error::new(
                     ErrorKind::PostgresMismatch,
                     format!("{} is a link to {}, outside the copy", path.display(), target.display()),

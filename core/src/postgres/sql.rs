@@ -28,6 +28,10 @@ const OPTIONS: &[&str] = &[
     "idle_in_transaction_session_timeout=0",
     "default_transaction_read_only=off",
     "default_transaction_isolation=read\\ committed",
+    "default_transaction_deferrable=off",
+    "role=none",
+    "exit_on_error=off",
+    "local_preload_libraries=",
     // A standby that is configured but not there must not make us wait.
     "synchronous_commit=local",
     "client_min_messages=error",
@@ -97,7 +101,7 @@ impl Credentials {
 }
 
 /// One session of ours over the private socket: `application_name=forklift`, `event_triggers=off` (17+), `lock_timeout`,
-/// no statement_timeout, fixed DateStyle and search_path. Notices are dropped. Dropping it ends the session.
+/// no statement_timeout, no other role, no preloaded libraries of its own, fixed DateStyle and search_path. Notices are dropped. Dropping it ends the session.
 pub struct Sql {
     session: Session,
     version: Option<u32>,
@@ -117,20 +121,22 @@ impl Sql {
     /// there is none.
     pub fn connect(address: &Address, role: &Role, database: &str) -> Result<Self> {
         // Known before the session exists: a login event trigger would run otherwise, and older servers refuse the setting.
-        let triggers = super::lock_file::LockFile::read(&address.private_lock())?
+        let newer = super::lock_file::LockFile::read(&address.private_lock())?
             .and_then(|lock| super::lock_file::major_of(&lock.data))
             .is_some_and(|major| major >= 17);
-        match Self::open(address, role, database, triggers) {
+        let privileged: &[&str] =
+            if newer { &["session_preload_libraries=", "event_triggers=off"] } else { &["session_preload_libraries="] };
+        match Self::open(address, role, database, privileged) {
             // Only a superuser may switch them off.
-            Err(Refused::Error(error)) if triggers && error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
-                Self::open(address, role, database, false)
+            Err(Refused::Error(error)) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                Self::open(address, role, database, &[])
             }
             opened => opened,
         }
         .map_err(|refused| {
             let action = format!("connect to database {database} as {}", role.name);
             match refused {
-                Refused::Error(error) => build(&error, &action),
+                Refused::Error(error) => with_login_hint(build(&error, &action)),
                 Refused::Silent => Error::new(ErrorKind::Timeout, format!("{action}: the server does not answer"))
                     .hint("look whether the server or its machine is halted, then try again"),
                 Refused::Io(source) => Error::new(ErrorKind::Io, format!("{action}: {source}")).because(source),
@@ -139,11 +145,8 @@ impl Sql {
         })
     }
 
-    fn open(address: &Address, role: &Role, database: &str, without_triggers: bool) -> std::result::Result<Self, Refused> {
-        let mut options: Vec<String> = OPTIONS.iter().map(|option| format!("-c {option}")).collect();
-        if without_triggers {
-            options.push("-c event_triggers=off".to_owned());
-        }
+    fn open(address: &Address, role: &Role, database: &str, more: &[&str]) -> std::result::Result<Self, Refused> {
+        let options: Vec<String> = OPTIONS.iter().chain(more).map(|option| format!("-c {option}")).collect();
         let mut config = Config::new();
         config
             .host_path(&address.private)
@@ -228,6 +231,18 @@ impl Sql {
 
 fn statement_error(error: &tokio_postgres::Error, sql: &str) -> Error {
     build(error, &first_words(sql))
+}
+
+/// Whether the server refused a role or its password.
+pub(super) fn is_login_refused(error: &Error) -> bool {
+    matches!(error.sqlstate(), Some("28P01" | "28000"))
+}
+
+fn with_login_hint(error: Error) -> Error {
+    if !is_login_refused(&error) {
+        return error;
+    }
+    error.hint("the role or its password was changed: stop the branch and start it again, which gives forklift its login back (forklift branch stop NAME)")
 }
 
 /// Message, detail and SQLSTATE of the server. Never the statement itself: it may hold a password.

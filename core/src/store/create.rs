@@ -31,7 +31,13 @@ pub(super) fn create(disk: &Arc<dyn Disk>, path: &Path) -> Result<()> {
             .hint("name an absent or empty folder for the store"));
     }
     refuse_network(disk.as_ref(), existing, &path)?;
-    disk.make_folder(&path, 0o700)?;
+    // Servers of root run under other accounts, which must be able to come to their own folders; everything else below is 0700.
+    let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
+    let mut missing: Vec<&Path> = path.ancestors().take_while(|folder| *folder != existing).collect();
+    missing.push(&path);
+    for folder in missing.into_iter().rev() {
+        disk.make_folder(folder, mode)?;
+    }
     let lock = disk.lock_existing(&path, Mode::Exclusive, Duration::from_secs(60), &Control::silent())?;
     let names = disk.names(&path)?;
     if !names.is_empty() && (names.iter().any(|name| name == "FORMAT") || !names.iter().any(|name| name == MARKER)) {

@@ -107,7 +107,9 @@ fn lock_tablespaces(server: &Server, control: &Control) -> Result<Sql> {
         let locked = lock.run("BEGIN").and_then(|()| lock.run("LOCK TABLE pg_catalog.pg_tablespace IN SHARE ROW EXCLUSIVE MODE"));
         match locked {
             Ok(()) => break,
-            Err(error) if error.kind() == ErrorKind::Sql && attempt < 5 => lock.run("ROLLBACK")?,
+            // `lock_not_available`, and a deadlock that ended our wait.
+            Err(error) if !["55P03", "40P01"].iter().any(|code| error.sqlstate() == Some(code)) => return Err(error),
+            Err(_) if attempt < 5 => lock.run("ROLLBACK")?,
             Err(error) => {
                 return Err(Error::new(ErrorKind::Busy, "another session keeps pg_tablespace locked, which an online copy has to lock")
                     .hint("let CREATE, ALTER or DROP TABLESPACE end and try again, or use --mode stopped")

@@ -47,6 +47,16 @@ pub struct ServerSpec {
     pub patience: Duration,
 }
 
+impl ServerSpec {
+    /// The checks of a start that need no stopped cluster: versions, programs, and folders that can be reached.
+    ///
+    /// # Errors
+    /// As the checks of [`Server::start`].
+    pub fn check(&self) -> Result<()> {
+        start::check(self)
+    }
+}
+
 /// How to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {

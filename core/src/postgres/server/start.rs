@@ -54,6 +54,16 @@ pub(super) fn start(spec: &ServerSpec, prepare: impl FnOnce(&Server) -> Result<(
     server
 }
 
+pub(super) fn check(spec: &ServerSpec) -> Result<()> {
+    check_cluster(spec)?;
+    copy_settings(&spec.data, spec.installation.version)?;
+    ControlFile::read(&spec.data)?;
+    if !spec.keeper.is_file() {
+        return Err(Error::new(ErrorKind::NotFound, format!("{} is not there", spec.keeper.display())).with("path", spec.keeper.display()));
+    }
+    spec.run_as.check_folders(&spec.installation, &[&spec.data, &spec.run, &spec.address.private])
+}
+
 fn bring_up(spec: &ServerSpec, mut channel: Channel, prepare: impl FnOnce(&Server) -> Result<()>, control: &Control) -> Result<Server> {
     let postmaster = match channel.line(None, control)? {
         Line::Started(postmaster) => postmaster,
@@ -69,6 +79,8 @@ fn bring_up(spec: &ServerSpec, mut channel: Channel, prepare: impl FnOnce(&Serve
         })?;
     if spec.set_passwords {
         passwords::set(&spec.address, &spec.credentials, &spec.run, &spec.run_as)?;
+    } else {
+        passwords::ensure_ours(postmaster, &spec.address, &spec.credentials, &spec.run, &spec.run_as)?;
     }
     let mut server = Server {
         data: spec.data.clone(),

@@ -118,7 +118,7 @@ fn not_stopped(server: &Server, pids: &[u32], patience: Duration) -> Error {
     Error::new(ErrorKind::ServerStop, message)
         .with("pids", list(pids))
         .with("path", server.data.display())
-        .hint("it goes on stopping; look at what these processes wait for, then stop it again")
+        .hint("it goes on stopping and then stays stopped: look at what these processes wait for, let them end, then start it again")
 }
 
 /// Somebody else's server.

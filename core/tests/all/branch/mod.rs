@@ -6,6 +6,8 @@ mod create;
 mod faults;
 mod fork;
 mod hostile_source;
+mod login;
+mod outside;
 mod registry;
 
 use std::path::Path;
