@@ -92,9 +92,32 @@ impl Project {
     }
 
     /// Whether this restore has selected its pair: the one point that decides between rolling back and finishing.
+    ///
+    /// `current.json` is there from [`Project::begin_selection`] on. Where it is gone all the same, nobody knows; what is sure
+    /// then is that the safety checkpoint has all that was there before it, so that finishing loses nothing.
     pub(super) fn is_selected(&self, journal: &Journal) -> Result<bool> {
         let current: Option<Current> = read_json(&self.folder.current())?;
-        Ok(current.is_some_and(|current| current.journal == journal.id))
+        match current {
+            Some(current) => Ok(current.journal == journal.id),
+            None => Ok(matches!(journal.state, State::Stopping | State::Installed) && self.store.find_ref(&journal.safety).is_ok()),
+        }
+    }
+
+    /// Sees to it that there is a `current.json` before a restore may select: without, a lost one could not be told from one
+    /// that was never written.
+    pub(super) fn begin_selection(&self, syncs: &Syncs) -> Result<()> {
+        if read_json::<Current>(&self.folder.current())?.is_some() {
+            return Ok(());
+        }
+        let nothing = Current {
+            format: FORMAT,
+            journal: String::new(),
+            checkpoint: String::new(),
+            cluster: None,
+            safety: String::new(),
+            selected_ms: 0,
+        };
+        write_json(&self.folder.current(), &nothing, syncs)
     }
 
     /// Selects the pair.

@@ -202,6 +202,9 @@ impl<'a> Work<'a> {
 
     fn write(&mut self, state: State, step: &'static str) -> Result<()> {
         self.journal.state = state;
+        if state == State::Stopping {
+            self.project.begin_selection(&self.syncs)?;
+        }
         self.project.write_journal(&self.journal, &self.syncs)?;
         self.pass(step)
     }

@@ -95,3 +95,16 @@ fn an_edit_made_between_crash_and_recovery_is_kept() {
     assert_eq!(tree(Path::new(kept)).into_values().map(|(_, content)| content).find(|content| !content.is_empty()).unwrap(), b"by hand\n");
     assert_eq!(tree(&machine.work()), first);
 }
+
+#[test]
+fn a_lost_current_json_costs_nothing() {
+    for step in ["safety-captured", "selected", "files-installed"] {
+        let (machine, project, [first, edited]) = killed(step);
+        crate::sys::fs::remove_file(&project.folder.current()).unwrap();
+        assert_eq!(project.recover(&Control::silent()).unwrap().outcome, RecoverOutcome::Finished, "{step}");
+        assert_eq!(tree(&machine.work()), first, "{step}");
+        let (log, _) = project.log().unwrap();
+        restore(&project, &log.iter().find(|info| info.kind == "safety").unwrap().id);
+        assert_eq!(tree(&machine.work()), edited, "{step}");
+    }
+}
