@@ -37,7 +37,8 @@ pub(crate) fn run(context: &Context, output: &mut Output<'_>, command: BranchCom
         BranchCommand::Delete(named) => {
             let branches = context.branches_with(&named.name)?;
             let name = branches.find(&named.name)?.record().name.clone();
-            branches.delete(&name, &context.control())?;
+            let warnings = branches.delete(&name, &context.control())?;
+            output.warnings(&warnings);
             output.result(&json!({ "name": name, "deleted": true }), |_| format!("{name} is deleted"))?;
         }
     }
