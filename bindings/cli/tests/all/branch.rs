@@ -34,7 +34,7 @@ fn a_branch_lives_and_is_forked_and_goes() {
     let fill = format!("{} && echo \"$DATABASE_URL\" > url", place.psql("CREATE TABLE t AS SELECT 1 AS one"));
     let main = place.run(&["create", "main", "--seed", &fill, "--json"]).facts();
     let mut with_fork = INFO.to_vec();
-    with_fork.push("fork");
+    with_fork.extend(["fork", "warnings"]);
     keys(&main, &with_fork);
     assert_eq!((&main["state"], &main["origin"], &main["fork"]), (&json!("stopped"), &json!("seed"), &json!(null)));
     assert!(crate::harness::read(&place.path().join("url")).starts_with("postgresql://"));
