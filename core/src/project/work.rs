@@ -12,7 +12,7 @@ use super::{Project, failpoint};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, InstallRequest, StatCache};
 use crate::progress::Control;
-use crate::store::RefKind;
+use crate::store::{Ref, RefKind, Session};
 use crate::sys::fs::{self, Syncs};
 
 /// A restore up to its selection.
@@ -168,7 +168,9 @@ impl<'a> Work<'a> {
         let newest = refs.iter().rev().find(|reference| reference.cluster.is_some());
         let previous = if self.journal.replaces_database { newest } else { Some(&self.target.reference) };
         let scope = self.target.fresh_scope(project);
-        let session = project.store.session(control)?;
+        // What goes away must be readable, not only indexed.
+        let session = project.store.verifying_session(control)?;
+        let previous = if self.journal.replaces_database { readable(previous, &session)? } else { previous };
         let mut cache = StatCache::load(&project.folder.stat_cache());
         let request = PairRequest { scope: &scope, database: self.database, mode: SAFETY_MODE, previous, check_moves: false };
         let pair = request.take(&session, &mut cache, control)?;
@@ -212,4 +214,10 @@ impl<'a> Work<'a> {
     fn pass(&self, step: &'static str) -> Result<()> {
         failpoint::pass(&self.project.environment, step)
     }
+}
+
+/// The checkpoint, if its cluster can be read whole and so may stand for the one that goes away.
+fn readable<'a>(reference: Option<&'a Ref>, session: &Session) -> Result<Option<&'a Ref>> {
+    let Some(half) = reference.and_then(|reference| reference.cluster.as_ref()) else { return Ok(None) };
+    Ok(if session.has_all(half)? { reference } else { None })
 }

@@ -1,7 +1,7 @@
 //! The store: chunks in packs, an index that can be rebuilt, manifests, and refs that make a checkpoint exist.
 //!
 //! Read in this order: `disk` (every file system call), `chunk` (ids, cutting), `format`, `layout`, `create` and `open`; `pack` (the bytes), `codec`,
-//! `packfile` (packs on disk), `index`; `session`, `parallel` and `publish` (writing), `reader`, `manifest`, `refs`; `prune`, `verify`, `repair`, `stats`.
+//! `packfile` (packs on disk), `index`; `session`, `trust`, `parallel` and `publish` (writing), `reader`, `manifest`, `refs`; `prune`, `verify`, `repair`, `stats`.
 //! The formats, the order of locks and of publication, and the crash rules are in `ARCHITECTURE.md`.
 
 mod chunk;
@@ -23,6 +23,7 @@ mod refs;
 mod repair;
 mod session;
 mod stats;
+mod trust;
 mod verify;
 mod wire;
 

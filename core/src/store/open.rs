@@ -1,13 +1,14 @@
 //! Making and opening a store.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::create;
 use super::disk::{self, Disk};
 use super::format::{Format, Use};
 use super::index::View;
-use super::layout::Layout;
+use super::layout::{Layout, PackId};
 use super::{
     Drilled, PruneOptions, PruneReport, Reader, Ref, RepairOptions, RepairReport, Session, StatsReport, VerifyLevel, VerifyOptions,
     VerifyReport, prune, refs, repair, stats, verify,
@@ -28,6 +29,8 @@ struct Inner {
     uuid: [u8; 16],
     /// What was last loaded of the index, shared by the sessions and readers of this handle.
     view: Mutex<Option<Arc<View>>>,
+    /// Packs in which damage was seen: sessions believe of them only what they have read.
+    doubted: RwLock<HashSet<PackId>>,
 }
 
 impl Store {
@@ -69,7 +72,7 @@ impl Store {
         };
         let format = Format::decode(&bytes, &file)?;
         let uuid = format.uuid_bytes().ok_or_else(|| Error::new(ErrorKind::Internal, "a uuid was not checked"))?;
-        Ok(Self { inner: Arc::new(Inner { layout, format, uuid, view: Mutex::new(None) }) })
+        Ok(Self { inner: Arc::new(Inner { layout, format, uuid, view: Mutex::new(None), doubted: RwLock::default() }) })
     }
 
     /// Opens it, or makes it where `path` is absent or empty. Two processes may do this at once.
@@ -136,7 +139,17 @@ impl Store {
     /// `Busy` where a prune does not end, `Cancelled`, `ReadOnly`, `Permission`, `UnsupportedFormat`, `Io`.
     pub fn session(&self, control: &Control) -> Result<Session> {
         self.allow(Use::Write)?;
-        Session::begin(self, control)
+        Session::begin(self, false, control)
+    }
+
+    /// As [`Store::session`], for what is about to be removed elsewhere: a stored chunk counts only after its copy was read
+    /// and is whole, once in the session; a damaged one is stored anew.
+    ///
+    /// # Errors
+    /// As [`Store::session`].
+    pub fn verifying_session(&self, control: &Control) -> Result<Session> {
+        self.allow(Use::Write)?;
+        Session::begin(self, true, control)
     }
 
     /// A reader: shared lock (where the store is writable) and index. Writes nothing.
@@ -249,6 +262,15 @@ impl Store {
         let view = View::load(self.layout(), self.uuid_bytes(), slot.as_ref(), complete)?;
         *slot = Some(Arc::clone(&view));
         Ok(view)
+    }
+
+    /// Damage was seen in a pack.
+    pub(super) fn doubt(&self, id: PackId) {
+        self.inner.doubted.write().unwrap_or_else(PoisonError::into_inner).insert(id);
+    }
+
+    pub(super) fn is_doubted(&self, id: &PackId) -> bool {
+        self.inner.doubted.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
     pub(super) fn allow(&self, what: Use) -> Result<()> {

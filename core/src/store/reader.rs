@@ -125,6 +125,7 @@ impl Reader {
             match self.packs.open(self.store.layout(), &location.pack).and_then(|pack| pack.read(id, &location)) {
                 Ok(bytes) => return Ok(bytes),
                 Err(error) => {
+                    self.store.doubt(location.pack);
                     failure.get_or_insert(error.with("chunk", id));
                 }
             }

@@ -16,11 +16,12 @@ use super::chunk::MAX_CHUNK;
 use super::codec;
 use super::create;
 use super::disk::Held;
-use super::index::{Presence, View};
+use super::index::{Location, Presence, View};
 use super::pack::{Kind, OpenPack};
 use super::parallel::Helpers;
 use super::publish::{self, Sealed};
-use super::{ChunkId, ChunkRef, Cutting, ManifestWriter, Ref, Store, refs};
+use super::trust::Trust;
+use super::{ChunkId, ChunkRef, Cutting, Half, ManifestWriter, Reader, Ref, Store, manifest, refs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys::fs::Syncs;
@@ -47,6 +48,7 @@ pub struct Session {
     control: Control,
     view: Arc<View>,
     presence: Presence,
+    trust: Trust,
     state: Mutex<State>,
     writers: Mutex<usize>,
     writer_left: Condvar,
@@ -91,7 +93,7 @@ pub struct SessionReport {
 }
 
 impl Session {
-    pub(super) fn begin(store: &Store, control: &Control) -> Result<Self> {
+    pub(super) fn begin(store: &Store, verifying: bool, control: &Control) -> Result<Self> {
         let (layout, disk) = (store.layout(), store.layout().disk());
         disk.check_writable(&layout.tmp())?;
         // A prune that waits for the lock keeps the gate, so that sessions that follow one another cannot keep it out.
@@ -107,6 +109,7 @@ impl Session {
             control: control.clone(),
             view,
             presence,
+            trust: Trust::new(verifying),
             state: Mutex::default(),
             writers: Mutex::new(0),
             writer_left: Condvar::new(),
@@ -228,7 +231,8 @@ impl Session {
     }
 
     /// Whether the store, or this session, has the chunk: a cached chunk list is reusable only if it has every one. A chunk
-    /// whose pack has gone missing is not there, so that capturing its content again heals the store.
+    /// whose pack has gone missing is not there, nor is one that was read and is damaged, so that capturing its content again
+    /// heals the store.
     ///
     /// # Errors
     /// `Forked`.
@@ -238,8 +242,40 @@ impl Session {
     }
 
     fn knows(&self, id: &ChunkId) -> bool {
-        let stored = self.view.locate(id).any(|(segment, location)| self.presence.check(self.store.layout(), segment, &location));
-        stored || self.state().seen.contains(&id.prefix())
+        let believed = |segment, location: &Location| {
+            self.presence.check(self.store.layout(), segment, location) && self.trust.believes(&self.store, id, segment, location)
+        };
+        self.view.locate(id).any(|(segment, location)| believed(segment, &location)) || self.state().seen.contains(&id.prefix())
+    }
+
+    /// Whether every chunk of a half that was stored before is there, by the same measure as [`Session::has`]: in a verifying
+    /// session all of it is read.
+    ///
+    /// # Errors
+    /// `Cancelled`, `Forked`.
+    pub fn has_all(&self, half: &Half) -> Result<bool> {
+        self.lock.check_process()?;
+        let reader = Reader::locked_elsewhere(&self.store, None)?;
+        let mut ids = HashSet::new();
+        let walked = manifest::walk(&reader, &half.root, &self.control, &mut |id, kind| ids.insert((*id, kind == Kind::Metadata)));
+        match walked {
+            Err(error) if manifest::is_damage(&error) => return Ok(false),
+            other => other?,
+        }
+        let ids: Vec<ChunkId> = ids.into_iter().map(|(id, _)| id).collect();
+        for step in ids.chunks(4096) {
+            self.control.check()?;
+            if self.helpers.map(step, |id| self.has(id))?.contains(&false) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the index or this session has it, whole or not.
+    fn names(&self, id: &ChunkId) -> bool {
+        let there = self.view.locate(id).any(|(segment, location)| self.presence.check(self.store.layout(), segment, &location));
+        there || self.state().seen.contains(&id.prefix())
     }
 
     /// A manifest that is written entry by entry, in path order.
@@ -267,7 +303,7 @@ impl Session {
         self.lock.check_process()?;
         let text = refs::encode(reference)?;
         for half in [&reference.files, &reference.cluster].into_iter().flatten() {
-            if !self.has(&half.root)? || half.root == ChunkId::ZERO {
+            if !self.names(&half.root) || half.root == ChunkId::ZERO {
                 return Err(Error::new(
                     ErrorKind::InvalidArgument,
                     format!("checkpoint {}: manifest {} is not in the store", reference.id, half.root),

@@ -51,6 +51,54 @@ fn nothing_outside_the_selected_paths_is_touched() {
     assert_eq!((read(&work.join("src/a")), read(&work.join("other/b"))), ("1".to_owned(), "1".to_owned()));
 }
 
+/// Content that does not compress, so that its chunks are found in the packs.
+fn noise(seed: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 300_000];
+    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+fn put(path: &Path, bytes: &[u8]) {
+    std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), bytes).unwrap();
+}
+
+/// Flips a byte of what a pack holds of `content`.
+fn damage(packs: &Path, content: &[u8]) {
+    let part = &content[150_000..150_064];
+    let mut damaged = 0;
+    for path in tree(packs).into_keys().map(|name| packs.join(name)).filter(|path| path.is_file()) {
+        let mut bytes = crate::sys::fs::read(&path).unwrap();
+        let Some(at) = bytes.windows(part.len()).position(|window| window == part) else { continue };
+        bytes[at] ^= 1;
+        std::fs::remove_file(&path).unwrap();
+        put(&path, &bytes);
+        damaged += 1;
+    }
+    assert_eq!(damaged, 1);
+}
+
+#[test]
+fn a_safety_checkpoint_does_not_rely_on_damaged_copies_of_what_goes() {
+    let (machine, project) = Machine::with_project();
+    let (a, b, file) = (noise(1), noise(2), machine.work().join("r1"));
+    put(&file, &a);
+    capture(&project, "one");
+    put(&file, &b);
+    capture(&project, "two");
+    put(&file, &a);
+    // The stat cache knows these chunks, too.
+    capture(&project, "three");
+    damage(&machine.path("store/packs"), &a);
+    let project = machine.open(&machine.work()).unwrap();
+    let report = restore(&project, "two");
+    assert_eq!(crate::sys::fs::read(&file).unwrap(), b);
+    restore(&project, &report.safety);
+    assert_eq!(crate::sys::fs::read(&file).unwrap(), a);
+    restore(&project, "two");
+    restore(&project, "one");
+    assert_eq!(crate::sys::fs::read(&file).unwrap(), a, "older checkpoints are whole again");
+}
+
 #[test]
 fn a_forgotten_name_is_not_found() {
     let (machine, project) = Machine::with_project();

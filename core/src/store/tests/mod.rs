@@ -3,6 +3,7 @@
 mod crash;
 mod cutting;
 mod damage;
+mod distrust;
 mod faults;
 mod index;
 mod killing;
@@ -73,7 +74,10 @@ fn tree(files: &[(&str, Vec<u8>)]) -> Tree {
 
 /// Stores files under a ref.
 fn try_commit(store: &Store, id: &str, files: &Tree) -> crate::Result<super::SessionReport> {
-    let session = store.session(&Control::silent())?;
+    commit_in(store.session(&Control::silent())?, id, files)
+}
+
+fn commit_in(session: super::Session, id: &str, files: &Tree) -> crate::Result<super::SessionReport> {
     let mut manifest = session.manifest();
     for (path, bytes) in files {
         let read = session.put_bytes(bytes, Cutting::Content)?;

@@ -57,6 +57,7 @@ pub(super) fn verify(store: &Store, options: &VerifyOptions, drill: Drill<'_>, c
     if options.level >= VerifyLevel::Packs {
         read_packs(store, options, packs, &mut report, &mut holdings, &mut findings, control)?;
     }
+    holdings.bad.iter().for_each(|(id, _)| store.doubt(*id));
     let mut losses = if options.level >= VerifyLevel::Metadata || findings.any_of_packs() {
         Losses::find(&reader, &holdings, &refs, control)?
     } else {
@@ -232,6 +233,7 @@ fn read_packs(
                 None => remembered.add(found.id, every_chunk),
                 Some(why) => {
                     remembered.forget(&found.id);
+                    store.doubt(found.id);
                     findings.add(FindingKind::PackDamaged, layout.pack(&found.id).display().to_string(), why);
                 }
             }
