@@ -33,6 +33,7 @@ pub(super) struct Work<'a> {
     pub(super) deletions: Vec<Vec<u8>>,
     pub(super) syncs: Syncs,
     pub(super) verdicts: BTreeMap<Vec<u8>, Verdict>,
+    pub(super) warnings: Vec<String>,
     /// Folders in which a name changed.
     pub(super) touched: BTreeSet<Vec<u8>>,
     /// Folders that were made writable for a while, and the mode they had.
@@ -66,6 +67,7 @@ impl<'a> Work<'a> {
             deletions,
             syncs: Syncs::new(),
             verdicts: BTreeMap::new(),
+            warnings: Vec::new(),
             touched: BTreeSet::new(),
             opened: BTreeMap::new(),
             prepared: HashSet::new(),
@@ -74,7 +76,7 @@ impl<'a> Work<'a> {
 
     pub(super) fn report(self) -> InstallReport {
         let items = self.verdicts.into_iter().map(|(path, verdict)| PlanItem { path, verdict }).collect();
-        InstallReport { items, fsyncs: self.syncs.count() }
+        InstallReport { items, fsyncs: self.syncs.count(), warnings: self.warnings }
     }
 
     /// For each path of the target the index of the first one that is the same file.
@@ -98,6 +100,16 @@ impl<'a> Work<'a> {
         if *noted != Verdict::Kept {
             *noted = verdict;
         }
+    }
+
+    /// After the selection a path that this user may not change is left and told of: stopping there would never end.
+    pub(super) fn leave_refused(&mut self, path: &[u8], error: Error) -> Result<()> {
+        if error.kind() != ErrorKind::Permission {
+            return Err(error);
+        }
+        self.warnings.push(format!("{} was left as it is: {error}", crate::files::scan::lossy(path).display()));
+        self.note(path, Verdict::NotCaptured);
+        Ok(())
     }
 
     pub(super) fn failed(&self, action: &str, path: &[u8], errno: Errno) -> Error {
@@ -149,7 +161,9 @@ impl<'a> Work<'a> {
     }
 
     pub(super) fn open_up(&mut self, folder: &[u8], stat: &Stat) -> Result<()> {
-        if rustix::process::geteuid().is_root() || stat.mode & 0o700 == 0o700 {
+        let own = rustix::process::geteuid();
+        // What is somebody else's cannot be opened, and may be passable as it is.
+        if own.is_root() || own.as_raw() != stat.uid || stat.mode & 0o700 == 0o700 {
             return Ok(());
         }
         sys::tree::chmod(&self.root, folder, stat.mode | 0o700).map_err(|errno| self.failed("make writable", folder, errno))?;
