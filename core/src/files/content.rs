@@ -53,7 +53,7 @@ pub(super) struct HashOnly;
 impl Sink for HashOnly {
     fn put(&self, file: &File, path: &Path) -> Result<FileRead> {
         let holes = holes_of(file, path)?;
-        let zeros = if holes.is_empty() { None } else { ZeroRun::of(Cutting::Content) };
+        let zeros = if holes.is_empty() { None } else { ZeroRun::of_content() };
         let mut window = vec![0; WINDOW];
         let mut read = FileRead { chunks: Vec::new(), size: 0 };
         loop {

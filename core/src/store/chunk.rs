@@ -125,14 +125,10 @@ pub(crate) struct ZeroRun {
 }
 
 impl ZeroRun {
-    pub(crate) fn of(cutting: Cutting) -> Option<Self> {
-        let [_, _, largest] = CDC;
-        let window = match cutting {
-            Cutting::Pages => PAGES,
-            Cutting::Wal => WAL,
-            Cutting::Content => largest,
-        };
-        let len = cutting.next(&vec![0; window], false, false)?;
+    /// That of [`Cutting::Content`].
+    pub(crate) fn of_content() -> Option<Self> {
+        let [_, _, window] = CDC;
+        let len = Cutting::Content.next(&vec![0; window], false, false)?;
         Some(Self { window: window as u64, len: u32::try_from(len).ok()? })
     }
 

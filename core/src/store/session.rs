@@ -166,9 +166,9 @@ impl Session {
     pub fn put_file(&self, file: &File, path: &Path, cutting: Cutting) -> Result<FileRead> {
         let expected = file.metadata().map_err(|source| Error::io("stat", path, source))?.len();
         let stat = crate::sys::tree::stat_open(file).map_err(|errno| Error::io("stat", path, errno))?;
-        if stat.allocated < expected && expected > SPARSE {
+        if cutting == Cutting::Content && stat.allocated < expected && expected > SPARSE {
             let holes = crate::sys::holes::holes(file, expected).map_err(|errno| Error::io("seek in", path, errno))?;
-            if let (Some(zeros), false) = (ZeroRun::of(cutting), holes.is_empty()) {
+            if let (Some(zeros), false) = (ZeroRun::of_content(), holes.is_empty()) {
                 return self.put_sparse(file, path, cutting, zeros, &holes);
             }
             { file }.rewind().map_err(|source| Error::io("seek in", path, source))?;

@@ -160,7 +160,9 @@ impl Look<'_, '_> {
         let reason = std::io::Error::from(*errno);
         Err(Error::new(kind, format!("this user may not change {}{more}: {reason}", named.join(", ")))
             .with("path", self.work.root.full(first).display())
-            .hint("nothing was touched: give them and their folders to this user (chown, chmod, chattr), or move them away, and run it again"))
+            .hint(
+                "nothing was touched: give them and their folders to this user (chown, chmod, chattr), or move them away, and run it again",
+            ))
     }
 }
 

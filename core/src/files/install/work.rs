@@ -119,14 +119,7 @@ impl<'a> Work<'a> {
 
     /// Makes the folders above a path passable and writable for an ordinary user, and makes those that are missing.
     pub(super) fn prepare_above(&mut self, path: &[u8]) -> Result<()> {
-        let above = sys::tree::split(path).0;
-        if above.is_empty() || self.prepared.contains(above) {
-            return Ok(());
-        }
-        for folder in prefixes(path) {
-            if self.prepared.contains(folder) {
-                continue;
-            }
+        for folder in self.unprepared(path) {
             match self.root.stat(folder).map_err(|errno| self.failed("stat", folder, errno))? {
                 None => {
                     let parent = self.root.parent(folder).map_err(|errno| self.failed("open the folder of", folder, errno))?;
@@ -145,13 +138,21 @@ impl<'a> Work<'a> {
 
     /// As [`Work::prepare_above`] for a path that shall go: tells whether there are folders above it at all.
     pub(super) fn open_above(&mut self, path: &[u8]) -> Result<bool> {
-        for folder in prefixes(path) {
+        for folder in self.unprepared(path) {
             match self.root.stat(folder).map_err(|errno| self.failed("stat", folder, errno))? {
                 Some(stat) if stat.kind == Kind::Folder => self.open_up(folder, &stat)?,
                 _ => return Ok(false),
             }
+            self.prepared.insert(folder.to_vec());
         }
         Ok(true)
+    }
+
+    /// The folders above a path below the last one that was looked at: each look walks from the root.
+    fn unprepared<'p>(&self, path: &'p [u8]) -> Vec<&'p [u8]> {
+        let above: Vec<&[u8]> = prefixes(path).collect();
+        let known = above.iter().rposition(|folder| self.prepared.contains(*folder)).map_or(0, |at| at + 1);
+        above.into_iter().skip(known).collect()
     }
 
     /// A folder that is gone, or was made anew, is not prepared any more.

@@ -182,3 +182,24 @@ fn a_full_worktree_is_refused_though_the_staging_folder_has_room() {
         assert!(!lab.at("new").exists() && lab.at("gone/3").exists());
     }
 }
+
+#[test]
+fn probe_deep() {
+    for deep in [100, 300, 600] {
+        let mut lab = Lab::new();
+        let path = vec!["deep"; deep].join("/");
+        lab.write("x", "y");
+        lab.write(&format!("{path}/f"), "y");
+        let target = lab.capture();
+        clear(lab.at("deep"));
+        let safety = lab.capture();
+        let (reader, scope, folders, control) = (lab.reader(), lab.scope_of(&target), lab.folders(), Control::silent());
+        let request = lab.request(&reader, &scope, &target, &safety, &folders);
+        let t = std::time::Instant::now();
+        stage(&request, &control).expect("stage");
+        eprintln!("{deep} stage {:?}", t.elapsed());
+        let t = std::time::Instant::now();
+        let report = install(&request, &control).expect("install");
+        eprintln!("{deep} install {:?} fsyncs {}", t.elapsed(), report.fsyncs);
+    }
+}
