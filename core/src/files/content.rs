@@ -1,19 +1,32 @@
 //! Reading the content of files: into a store, for its chunk ids alone, or to compare it.
 
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::store::{ChunkId, ChunkRef, Cutting, FileRead, Session, Xattr};
+use crate::store::{ChunkId, ChunkRef, Cutting, FileRead, Session, Xattr, ZeroRun};
 use crate::sys;
+use crate::sys::fs::read_at;
 use crate::sys::tree::{Kind, Root, Stat, stat_open};
 
+/// The holes of less than this are read like the rest.
+const SPARSE: u64 = 4 << 20;
+/// Bytes read at a time.
+const WINDOW: usize = 1 << 20;
 /// How often a file that changes while it is read is read anew.
 const ATTEMPTS: usize = 3;
+
+/// Where it has no blocks; nothing where it has all of them.
+fn holes_of(file: &File, path: &Path) -> Result<Vec<(u64, u64)>> {
+    let stat = stat_open(file).map_err(|errno| Error::io("stat", path, errno))?;
+    if stat.allocated >= stat.size {
+        return Ok(Vec::new());
+    }
+    sys::holes::holes(file, stat.size).map_err(|errno| Error::io("seek in", path, errno))
+}
 
 /// Where content goes.
 pub(super) trait Sink: Sync {
@@ -39,26 +52,26 @@ pub(super) struct HashOnly;
 
 impl Sink for HashOnly {
     fn put(&self, file: &File, path: &Path) -> Result<FileRead> {
-        let mut reader = file;
-        let mut window = Vec::new();
+        let holes = holes_of(file, path)?;
+        let zeros = if holes.is_empty() { None } else { ZeroRun::of_content() };
+        let mut window = vec![0; WINDOW];
         let mut read = FileRead { chunks: Vec::new(), size: 0 };
-        let (mut start, mut eof) = (0, false);
         loop {
-            let rest = window.get(start..).unwrap_or_default();
-            if let Some(length) = Cutting::Content.next(rest, read.size == 0, eof) {
-                let chunk = rest.get(..length).unwrap_or_default();
+            if let Some(zeros) = zeros {
+                read.size = zeros.skip(&holes, read.size, &mut read.chunks);
+            }
+            let filled = read_at(file, path, &mut window, read.size)?;
+            let eof = filled < window.len();
+            let mut rest = window.get(..filled).unwrap_or_default();
+            while let Some(length) = Cutting::Content.next(rest, read.size == 0, eof) {
+                let (chunk, after) = rest.split_at_checked(length).unwrap_or((rest, &[]));
                 read.chunks.push(ChunkRef { id: ChunkId::of(chunk), len: u32::try_from(length).unwrap_or(u32::MAX) });
                 read.size += length as u64;
-                start += length;
-                continue;
+                rest = after;
             }
             if eof {
                 return Ok(read);
             }
-            window.drain(..start);
-            start = 0;
-            let got = reader.by_ref().take(1 << 20).read_to_end(&mut window).map_err(|source| Error::io("read", path, source))?;
-            eof = got == 0;
         }
     }
 
@@ -150,26 +163,24 @@ pub(super) fn same_state(first: &Stat, second: &Stat) -> bool {
 pub(super) fn matches(file: &File, path: &Path, chunks: &[ChunkRef], more: &mut dyn FnMut() -> bool) -> Result<bool> {
     let mut buffer = Vec::new();
     let mut offset = 0;
+    let zeros: u64 = chunks.iter().filter(|chunk| chunk.id == ChunkId::ZERO).map(|chunk| u64::from(chunk.len)).sum();
+    let holes = if zeros > SPARSE { holes_of(file, path)? } else { Vec::new() };
     for chunk in chunks {
+        let end = offset + u64::from(chunk.len);
+        let hole = holes.partition_point(|(start, _)| *start <= offset).checked_sub(1).and_then(|at| holes.get(at));
+        if chunk.id == ChunkId::ZERO && hole.is_some_and(|(start, length)| end <= start + length) {
+            if !more() {
+                return Ok(false);
+            }
+            offset = end;
+            continue;
+        }
         buffer.resize(usize::try_from(chunk.len).unwrap_or(usize::MAX), 0);
         let got = read_at(file, path, &mut buffer, offset)?;
         if got != buffer.len() || ChunkId::of(&buffer) != chunk.id || !more() {
             return Ok(false);
         }
-        offset += u64::from(chunk.len);
+        offset = end;
     }
     Ok(read_at(file, path, &mut [0], offset)? == 0)
-}
-
-fn read_at(file: &File, path: &Path, buffer: &mut [u8], offset: u64) -> Result<usize> {
-    let mut filled = 0;
-    while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
-        match rustix::io::pread(file, room, offset + filled as u64) {
-            Ok(0) => break,
-            Ok(got) => filled += got,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::io("read", path, errno)),
-        }
-    }
-    Ok(filled)
 }

@@ -113,6 +113,7 @@ impl Project {
         };
         let report = files::install(&request, control)?;
         finished.items = report.items;
+        finished.warnings.extend(report.warnings);
         finished.fsyncs += report.fsyncs;
         Ok(())
     }

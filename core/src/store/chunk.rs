@@ -117,6 +117,36 @@ impl Cutting {
     }
 }
 
+/// How zeros are cut: where so many of them (`window`) follow a cut, the next chunk has `len` of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ZeroRun {
+    pub(crate) window: u64,
+    pub(crate) len: u32,
+}
+
+impl ZeroRun {
+    /// That of [`Cutting::Content`].
+    pub(crate) fn of_content() -> Option<Self> {
+        let [_, _, window] = CDC;
+        let len = Cutting::Content.next(&vec![0; window], false, false)?;
+        Some(Self { window: window as u64, len: u32::try_from(len).ok()? })
+    }
+
+    /// Appends the chunks of the zeros from the cut at `offset` on that lie in a hole, exactly as if they had been read and
+    /// cut, and gives the offset of the first byte that has to be read.
+    pub(crate) fn skip(self, holes: &[(u64, u64)], mut offset: u64, chunks: &mut Vec<ChunkRef>) -> u64 {
+        let after = holes.partition_point(|(start, _)| *start <= offset);
+        let hole = after.checked_sub(1).and_then(|at| holes.get(at));
+        let end = hole.map_or(0, |(start, length)| start + length);
+        // One byte is left over, so that the file's end is read and not assumed.
+        while offset + self.window < end {
+            chunks.push(ChunkRef { id: ChunkId::ZERO, len: self.len });
+            offset += u64::from(self.len);
+        }
+        offset
+    }
+}
+
 /// Whether every byte is zero; one comparison of the slice with itself, shifted by a byte.
 pub(super) fn all_zero(bytes: &[u8]) -> bool {
     match bytes.split_first() {

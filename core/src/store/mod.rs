@@ -30,6 +30,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use chunk::ZeroRun;
 pub use chunk::{ChunkId, ChunkRef, Cutting};
 pub use manifest::{Entry, EntryKind, ManifestReader, ManifestWriter, Xattr};
 pub use open::Store;

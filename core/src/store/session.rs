@@ -5,14 +5,14 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::chunk::MAX_CHUNK;
+use super::chunk::{MAX_CHUNK, ZeroRun};
 use super::codec;
 use super::create;
 use super::disk::Held;
@@ -31,6 +31,8 @@ use crate::sys::lock::Mode;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes read from a file at a time.
 const BUFFER: usize = 4 << 20;
+/// The holes of a smaller file are read like the rest.
+const SPARSE: u64 = 4 << 20;
 /// Less than this is not worth a thread.
 const PARALLEL: usize = 512 << 10;
 /// Packs being written at once, each of about 32 MiB in memory.
@@ -166,6 +168,14 @@ impl Session {
     /// `Io` with `path` where it cannot be read; `Cancelled`; as [`Session::put`].
     pub fn put_file(&self, file: &File, path: &Path, cutting: Cutting) -> Result<FileRead> {
         let expected = file.metadata().map_err(|source| Error::io("stat", path, source))?.len();
+        let stat = crate::sys::tree::stat_open(file).map_err(|errno| Error::io("stat", path, errno))?;
+        if cutting == Cutting::Content && stat.allocated < expected && expected > SPARSE {
+            let holes = crate::sys::holes::holes(file, expected).map_err(|errno| Error::io("seek in", path, errno))?;
+            if let (Some(zeros), false) = (ZeroRun::of_content(), holes.is_empty()) {
+                return self.put_sparse(file, path, cutting, zeros, &holes);
+            }
+            { file }.rewind().map_err(|source| Error::io("seek in", path, source))?;
+        }
         // One byte more than the file has, so that the first read that is not filled tells its end.
         let capacity = usize::try_from(expected).unwrap_or(BUFFER).saturating_add(1).clamp(4 << 10, BUFFER);
         let mut reader = file;
@@ -177,6 +187,25 @@ impl Session {
                 }
             }
         })
+    }
+
+    /// As a file that is read from its start to its end, but for what is in its holes.
+    fn put_sparse(&self, file: &File, path: &Path, cutting: Cutting, zeros: ZeroRun, holes: &[(u64, u64)]) -> Result<FileRead> {
+        let mut buffer = vec![0; BUFFER];
+        let mut found = FileRead { chunks: Vec::new(), size: 0 };
+        loop {
+            self.control.check()?;
+            found.size = zeros.skip(holes, found.size, &mut found.chunks);
+            let filled = crate::sys::fs::read_at(file, path, &mut buffer, found.size)?;
+            let window = buffer.get(..filled).unwrap_or_default();
+            let eof = filled < buffer.len();
+            let cuts = cut_all(window, cutting, found.chunks.is_empty(), eof);
+            found.chunks.append(&mut self.put_cuts(window, &cuts)?);
+            found.size += cuts.last().map_or(0, |cut| cut.end) as u64;
+            if eof {
+                return Ok(found);
+            }
+        }
     }
 
     /// Cuts and stores bytes in memory.

@@ -262,6 +262,23 @@ pub fn free_bytes(path: &Path) -> Result<u64> {
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
+/// Reads from an offset until the buffer is full or the file ends, and gives the bytes read; leaves the position alone.
+///
+/// # Errors
+/// `Io`.
+pub fn read_at(file: &File, path: &Path, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    let mut filled = 0;
+    while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
+        match rustix::io::pread(file, room, offset + filled as u64) {
+            Ok(0) => break,
+            Ok(got) => filled += got,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Error::io("read", path, errno)),
+        }
+    }
+    Ok(filled)
+}
+
 /// Removes a file; one that is not there is fine.
 ///
 /// # Errors

@@ -1,10 +1,12 @@
 //! Putting a captured tree back, so that no byte that was there is lost.
 //!
-//! Read in this order: `work` (what has to be done), `stage`, `steps` (deleting, folders, files, in this order), `place`
+//! Read in this order: `work` (what has to be done), `permitted` and `space` (whether it can be), `stage`, `steps` (deleting, folders, files, in this order), `place`
 //! (one file), `displaced` (what came out).
 
 mod displaced;
+mod permitted;
 mod place;
+mod space;
 mod stage;
 mod steps;
 mod work;
@@ -42,6 +44,8 @@ pub struct InstallReport {
     pub items: Vec<PlanItem>,
     /// fsyncs.
     pub fsyncs: u64,
+    /// What was left as it is because this user may not change it.
+    pub warnings: Vec<String>,
 }
 
 /// Writes and verifies the content of every file that `install` will write into the folder `staging`, synced, so that a
@@ -49,10 +53,13 @@ pub struct InstallReport {
 /// `staging` is replaced.
 ///
 /// # Errors
-/// `NoSpace`, `Corrupt`, `Cancelled`, `Io`; `Edited` where a folder on the way to a path has become something else that
+/// `NoSpace` in either place, `Permission` or `ReadOnly` naming what this user may not change, `Corrupt`, `Cancelled`, `Io`;
+/// `Edited` where a folder on the way to a path has become something else that
 /// the checkpoint does not say what to do with.
 pub fn stage(request: &InstallRequest<'_>, control: &Control) -> Result<u64> {
-    stage::stage(&work::Work::new(request, control)?)
+    let work = work::Work::new(request, control)?;
+    permitted::check(&work, request)?;
+    stage::stage(&work)
 }
 
 /// Makes the tree below the scope exactly the target: per file write beside, fsync, mode before content is visible,

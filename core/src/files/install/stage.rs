@@ -20,7 +20,6 @@ pub(super) const MANY: usize = 16;
 
 pub(super) fn stage(work: &Work<'_>) -> Result<u64> {
     check_ways(work)?;
-    sys::fs::make_folder(work.staging, 0o700)?;
     let (wanted, on_disk) = (work.leaders(), work.leaders_on_disk());
     let needed: Vec<&Entry> = work
         .target
@@ -34,6 +33,8 @@ pub(super) fn stage(work: &Work<'_>) -> Result<u64> {
         })
         .map(|(_, entry)| entry)
         .collect();
+    super::space::check(work, &needed)?;
+    sys::fs::make_folder(work.staging, 0o700)?;
     let many = needed.len() > MANY;
     let bytes = AtomicU64::new(0);
     parallel::map(&needed, |entry| {

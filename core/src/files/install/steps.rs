@@ -1,6 +1,6 @@
 //! The steps of an install, in their order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
@@ -10,6 +10,7 @@ use super::stage::MANY;
 use super::work::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::compare::{Disk, State};
+use crate::files::ignores::prefixes;
 use crate::files::plan::Verdict;
 use crate::files::temporary;
 use crate::progress::Unit;
@@ -18,12 +19,11 @@ use crate::sys::tree::{Kind, Stat, split};
 
 pub(super) fn run(work: &mut Work<'_>) -> Result<()> {
     clear_leftovers(work)?;
-    for path in std::mem::take(&mut work.deletions).into_iter().rev() {
-        work.control.check()?;
-        delete(work, &path)?;
-    }
+    let (in_the_way, others) = part_deletions(work);
+    delete_all(work, in_the_way)?;
     clear_other_kinds(work)?;
     let placed = place_all(work)?;
+    delete_all(work, others)?;
     finish_folders(work)?;
     sync(work)?;
     read_back(work, &placed)
@@ -65,6 +65,28 @@ fn clear_leftovers(work: &mut Work<'_>) -> Result<()> {
                 }
                 Fate::Edited => keep(work, &parent, &name, &path)?,
             }
+        }
+    }
+    Ok(())
+}
+
+/// Deletions below folders that give way to something else come first, all others when what is missing is in place.
+fn part_deletions(work: &mut Work<'_>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let other = work.target.iter().zip(&work.states).filter(|(_, (state, _))| *state == State::Kind);
+    let other: HashSet<&[u8]> = other.map(|(entry, _)| entry.path.as_slice()).collect();
+    std::mem::take(&mut work.deletions).into_iter().partition(|path| prefixes(path).any(|folder| other.contains(folder)))
+}
+
+fn delete_all(work: &mut Work<'_>, paths: Vec<Vec<u8>>) -> Result<()> {
+    for path in paths.into_iter().rev() {
+        work.control.check()?;
+        if let Err(error) = delete(work, &path) {
+            // A name that is gone was renamed away: what is wrong is with what came out.
+            let stays = work.root.stat(&path).map_or(true, |stat| stat.is_some());
+            if !stays {
+                return Err(error);
+            }
+            work.leave_refused(&path, error)?;
         }
     }
     Ok(())
@@ -171,7 +193,9 @@ fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
             _ => match state {
                 State::Same if leader == disk_leader => None,
                 State::Metadata if leader == disk_leader => {
-                    super::place::metadata(work, &entry)?;
+                    if let Err(error) = super::place::metadata(work, &entry) {
+                        work.leave_refused(&entry.path, error)?;
+                    }
                     None
                 }
                 _ => super::place::whole(work, &entry, state)?,
@@ -218,7 +242,11 @@ fn finish_folders(work: &mut Work<'_>) -> Result<()> {
     while let Some(path) = folders.keys().next_back().max(work.opened.keys().next_back()).cloned() {
         let mode = work.opened.remove(&path);
         match (folders.remove(&path), mode) {
-            (Some(entry), _) => super::place::metadata(work, &entry)?,
+            (Some(entry), _) => {
+                if let Err(error) = super::place::metadata(work, &entry) {
+                    work.leave_refused(&path, error)?;
+                }
+            }
             (None, Some(mode)) => match crate::sys::tree::chmod(&work.root, &path, mode) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(work.failed("set the mode of", &path, errno)),

@@ -33,6 +33,7 @@ pub(super) struct Work<'a> {
     pub(super) deletions: Vec<Vec<u8>>,
     pub(super) syncs: Syncs,
     pub(super) verdicts: BTreeMap<Vec<u8>, Verdict>,
+    pub(super) warnings: Vec<String>,
     /// Folders in which a name changed.
     pub(super) touched: BTreeSet<Vec<u8>>,
     /// Folders that were made writable for a while, and the mode they had.
@@ -66,6 +67,7 @@ impl<'a> Work<'a> {
             deletions,
             syncs: Syncs::new(),
             verdicts: BTreeMap::new(),
+            warnings: Vec::new(),
             touched: BTreeSet::new(),
             opened: BTreeMap::new(),
             prepared: HashSet::new(),
@@ -74,7 +76,7 @@ impl<'a> Work<'a> {
 
     pub(super) fn report(self) -> InstallReport {
         let items = self.verdicts.into_iter().map(|(path, verdict)| PlanItem { path, verdict }).collect();
-        InstallReport { items, fsyncs: self.syncs.count() }
+        InstallReport { items, fsyncs: self.syncs.count(), warnings: self.warnings }
     }
 
     /// For each path of the target the index of the first one that is the same file.
@@ -100,6 +102,16 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// After the selection a path that this user may not change is left and told of: stopping there would never end.
+    pub(super) fn leave_refused(&mut self, path: &[u8], error: Error) -> Result<()> {
+        if error.kind() != ErrorKind::Permission {
+            return Err(error);
+        }
+        self.warnings.push(format!("{} was left as it is: {error}", crate::files::scan::lossy(path).display()));
+        self.note(path, Verdict::NotCaptured);
+        Ok(())
+    }
+
     pub(super) fn failed(&self, action: &str, path: &[u8], errno: Errno) -> Error {
         let error = Error::io(action, &self.root.full(path), errno);
         if errno == Errno::LOOP || errno == Errno::NOTDIR { in_the_way(path).because(error) } else { error }
@@ -107,14 +119,7 @@ impl<'a> Work<'a> {
 
     /// Makes the folders above a path passable and writable for an ordinary user, and makes those that are missing.
     pub(super) fn prepare_above(&mut self, path: &[u8]) -> Result<()> {
-        let above = sys::tree::split(path).0;
-        if above.is_empty() || self.prepared.contains(above) {
-            return Ok(());
-        }
-        for folder in prefixes(path) {
-            if self.prepared.contains(folder) {
-                continue;
-            }
+        for folder in self.unprepared(path) {
             match self.root.stat(folder).map_err(|errno| self.failed("stat", folder, errno))? {
                 None => {
                     let parent = self.root.parent(folder).map_err(|errno| self.failed("open the folder of", folder, errno))?;
@@ -133,13 +138,21 @@ impl<'a> Work<'a> {
 
     /// As [`Work::prepare_above`] for a path that shall go: tells whether there are folders above it at all.
     pub(super) fn open_above(&mut self, path: &[u8]) -> Result<bool> {
-        for folder in prefixes(path) {
+        for folder in self.unprepared(path) {
             match self.root.stat(folder).map_err(|errno| self.failed("stat", folder, errno))? {
                 Some(stat) if stat.kind == Kind::Folder => self.open_up(folder, &stat)?,
                 _ => return Ok(false),
             }
+            self.prepared.insert(folder.to_vec());
         }
         Ok(true)
+    }
+
+    /// The folders above a path below the last one that was looked at: each look walks from the root.
+    fn unprepared<'p>(&self, path: &'p [u8]) -> Vec<&'p [u8]> {
+        let above: Vec<&[u8]> = prefixes(path).collect();
+        let known = above.iter().rposition(|folder| self.prepared.contains(*folder)).map_or(0, |at| at + 1);
+        above.into_iter().skip(known).collect()
     }
 
     /// A folder that is gone, or was made anew, is not prepared any more.
@@ -149,7 +162,9 @@ impl<'a> Work<'a> {
     }
 
     pub(super) fn open_up(&mut self, folder: &[u8], stat: &Stat) -> Result<()> {
-        if rustix::process::geteuid().is_root() || stat.mode & 0o700 == 0o700 {
+        let own = rustix::process::geteuid();
+        // What is somebody else's cannot be opened, and may be passable as it is.
+        if own.is_root() || own.as_raw() != stat.uid || stat.mode & 0o700 == 0o700 {
             return Ok(());
         }
         sys::tree::chmod(&self.root, folder, stat.mode | 0o700).map_err(|errno| self.failed("make writable", folder, errno))?;

@@ -3,6 +3,7 @@
 mod capturing;
 mod installing;
 mod racing;
+mod refusing;
 mod scanning;
 mod store_rows;
 

@@ -79,3 +79,33 @@ fn ids_are_hexadecimal_text() {
         assert!(bad.parse::<ChunkId>().is_err(), "{bad}");
     }
 }
+
+#[test]
+fn a_sparse_file_is_cut_as_if_it_were_read() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let store = Store::open_or_create(&folder.path().join("store")).unwrap();
+    let session = store.session(&Control::silent()).unwrap();
+    let data = noise(9, 700_001);
+    for (name, pieces, len) in [
+        ("empty", &[][..], 40 << 20),
+        ("middle", &[11 << 20, 19 << 20], 40 << 20),
+        ("ends", &[0, (40 << 20) - 700_001], 40 << 20),
+        ("odd", &[(6 << 20) + 4095], (33 << 20) + 5),
+    ] {
+        let path = folder.path().join(name);
+        let file = std::fs::File::create_new(&path).unwrap();
+        file.set_len(len).unwrap();
+        let mut bytes = vec![0; usize::try_from(len).unwrap()];
+        for at in pieces {
+            std::os::unix::fs::FileExt::write_all_at(&file, &data, *at).unwrap();
+            let at = usize::try_from(*at).unwrap();
+            bytes[at..at + data.len()].copy_from_slice(&data);
+        }
+        let file = std::fs::File::open(&path).unwrap();
+        assert_eq!(
+            session.put_file(&file, &path, Cutting::Content).unwrap(),
+            session.put_bytes(&bytes, Cutting::Content).unwrap(),
+            "{name}"
+        );
+    }
+}
