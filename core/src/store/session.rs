@@ -20,8 +20,8 @@ use super::index::{Location, Presence, View};
 use super::pack::{Kind, OpenPack};
 use super::parallel::Helpers;
 use super::publish::{self, Sealed};
-use super::trust::Trust;
-use super::{ChunkId, ChunkRef, Cutting, Half, ManifestWriter, Reader, Ref, Store, manifest, refs};
+use super::trust::{self, Trust};
+use super::{ChunkId, ChunkRef, Cutting, Half, ManifestWriter, Ref, Store, refs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys::fs::Syncs;
@@ -284,14 +284,7 @@ impl Session {
     /// `Cancelled`, `Forked`.
     pub fn has_all(&self, half: &Half) -> Result<bool> {
         self.lock.check_process()?;
-        let reader = Reader::locked_elsewhere(&self.store, None)?;
-        let mut ids = HashSet::new();
-        let walked = manifest::walk(&reader, &half.root, &self.control, &mut |id, kind| ids.insert((*id, kind == Kind::Metadata)));
-        match walked {
-            Err(error) if manifest::is_damage(&error) => return Ok(false),
-            other => other?,
-        }
-        let ids: Vec<ChunkId> = ids.into_iter().map(|(id, _)| id).collect();
+        let Some(ids) = trust::chunks_of(&self.store, half, &self.control)? else { return Ok(false) };
         for step in ids.chunks(4096) {
             self.control.check()?;
             if self.helpers.map(step, |id| self.has(id))?.contains(&false) {

@@ -1,11 +1,14 @@
 //! Which stored copies of chunks a session believes: those that the index names, or only those that it has read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use super::index::Location;
+use super::pack::Kind;
 use super::packfile::PackCache;
-use super::{ChunkId, Store};
+use super::{ChunkId, Half, Reader, Store, manifest};
+use crate::error::Result;
+use crate::progress::Control;
 
 /// What one session has read of the copies it would rely on; each is read once.
 #[derive(Debug)]
@@ -39,5 +42,15 @@ impl Trust {
         }
         self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(key, whole);
         whole
+    }
+}
+
+/// Every chunk that a half needs, under a lock that the caller holds; `None` where its manifest cannot be read whole.
+pub(super) fn chunks_of(store: &Store, half: &Half, control: &Control) -> Result<Option<Vec<ChunkId>>> {
+    let reader = Reader::locked_elsewhere(store, None)?;
+    let mut ids = HashSet::new();
+    match manifest::walk(&reader, &half.root, control, &mut |id, kind| ids.insert((*id, kind == Kind::Metadata))) {
+        Err(error) if manifest::is_damage(&error) => Ok(None),
+        other => other.map(|()| Some(ids.into_iter().map(|(id, _)| id).collect())),
     }
 }
