@@ -145,10 +145,12 @@ fn what_a_killed_command_held_is_free_again() {
     let (machine, project) = Machine::with_project();
     capture(&project, "first");
     let mut child = machine.child("locking::child_sleeps").spawn().unwrap();
-    while project.status(&Control::silent()).unwrap().running.is_empty() {
+    // Before its command is executed, a copy of the command's process holds what it holds.
+    while !machine.path("ready").exists() {
         assert_eq!(child.try_wait().unwrap(), None);
         std::thread::yield_now();
     }
+    assert!(!project.status(&Control::silent()).unwrap().running.is_empty());
     child.kill().unwrap();
     child.wait().unwrap();
     restore(&project, "first");
@@ -159,7 +161,7 @@ fn what_a_killed_command_held_is_free_again() {
 fn child_sleeps() {
     if let Some(project) = inherited() {
         // Ends by itself once its parent is gone.
-        run(&project, &["sh", "-c", "while kill -0 $PPID 2>/dev/null; do sleep 0.05; done"]).unwrap();
+        run(&project, &["sh", "-c", "touch ../ready; while kill -0 $PPID 2>/dev/null; do sleep 0.05; done"]).unwrap();
     }
 }
 
