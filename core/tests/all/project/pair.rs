@@ -100,3 +100,39 @@ fn a_restore_that_fails_before_its_selection_leaves_server_and_files_as_they_wer
     }
     restore(&project, "start");
 }
+
+/// The packs of the store.
+fn packs(world: &World) -> Vec<std::path::PathBuf> {
+    let folders = forklift::sys::fs::names(&world.path("store/packs")).unwrap();
+    let folders = folders.into_iter().map(|name| world.path("store/packs").join(name));
+    folders.flat_map(|folder| forklift::sys::fs::names(&folder).unwrap().into_iter().map(move |name| folder.join(name))).collect()
+}
+
+#[test]
+fn a_cluster_whose_stored_copy_is_damaged_is_not_given_up_for_it() {
+    let (world, project) = World::with_project();
+    let work = world.path("work");
+    let branch = project.branch().unwrap().unwrap();
+    capture(&project, "start");
+    let before = packs(&world);
+    branch.start(StartOptions::default(), &silent()).unwrap();
+    edit(&work, &branch);
+    let edited = state(&work, &branch);
+    branch.stop(&silent()).unwrap();
+    capture(&project, "edited");
+    assert_eq!(capture(&project, "again").mode, "unchanged", "a safety checkpoint would take the half of this one");
+    for path in packs(&world).into_iter().filter(|path| !before.contains(path)) {
+        let mut bytes = forklift::sys::fs::read(&path).unwrap();
+        let len = bytes.len();
+        bytes.iter_mut().skip(len / 4).take(len / 2).step_by(200).for_each(|byte| *byte ^= 1);
+        std::fs::remove_file(&path).unwrap();
+        std::io::Write::write_all(&mut std::fs::File::create(&path).unwrap(), &bytes).unwrap();
+    }
+    let project = world.open("work", &[]);
+    let restored = restore(&project, "start");
+    assert_eq!(restored.database, "replace");
+    assert_ne!(state(&work, &branch), edited);
+    branch.stop(&silent()).unwrap();
+    restore(&project, &restored.safety);
+    assert_eq!(state(&work, &branch), edited);
+}
