@@ -232,3 +232,26 @@ fn a_file_that_cannot_be_read_has_not_moved() {
         });
     });
 }
+
+#[test]
+fn the_holes_of_a_huge_sparse_file_are_not_read() {
+    let test = "the_holes_of_a_huge_sparse_file_are_not_read";
+    let Some(image) = crate::clone::tests::Image::new(test, "ext4", &["-q"]) else { return };
+    let base = tempfile::tempdir().expect("folder");
+    let mut lab = Lab::on(&image.path(), base.path());
+    // Reading it all, several times, would take many minutes.
+    let size = 64_u64 << 30;
+    let sparse = fs::File::create(lab.at("sparse")).expect("sparse");
+    sparse.set_len(size).expect("size");
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"abc", (40 << 30) + 17).expect("write");
+    drop(sparse);
+    let target = lab.capture();
+    put(&lab.at("sparse"), b"short");
+    lab.restore(&target);
+    assert_eq!(lab.plan(&target).items, []);
+    let back = fs::File::open(lab.at("sparse")).expect("sparse");
+    let mut bytes = [0; 5];
+    std::os::unix::fs::FileExt::read_exact_at(&back, &mut bytes, (40 << 30) + 16).expect("read");
+    assert_eq!((&bytes, back.metadata().expect("stat").len()), (b"\0abc\0", size));
+    assert!(back.metadata().expect("stat").blocks() * 512 < 8 << 20);
+}

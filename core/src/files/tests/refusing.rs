@@ -21,6 +21,7 @@ fn as_ordinary_user(lab: &Lab, test: &str) {
 }
 
 /// The child's lab, and what was captured in it.
+#[allow(clippy::disallowed_methods, reason = "tells a child from a test that nobody started as one")]
 fn here() -> Option<(Lab, Half)> {
     let base = PathBuf::from(std::env::var_os(BASE)?);
     let store = Store::open_or_create(&base.join("store")).expect("store");
@@ -180,26 +181,5 @@ fn a_full_worktree_is_refused_though_the_staging_folder_has_room() {
         crate::sys::fs::remove_tree(&filler).expect("remove");
         lab.install(&target, &safety);
         assert!(!lab.at("new").exists() && lab.at("gone/3").exists());
-    }
-}
-
-#[test]
-fn probe_deep() {
-    for deep in [100, 300, 600] {
-        let mut lab = Lab::new();
-        let path = vec!["deep"; deep].join("/");
-        lab.write("x", "y");
-        lab.write(&format!("{path}/f"), "y");
-        let target = lab.capture();
-        clear(lab.at("deep"));
-        let safety = lab.capture();
-        let (reader, scope, folders, control) = (lab.reader(), lab.scope_of(&target), lab.folders(), Control::silent());
-        let request = lab.request(&reader, &scope, &target, &safety, &folders);
-        let t = std::time::Instant::now();
-        stage(&request, &control).expect("stage");
-        eprintln!("{deep} stage {:?}", t.elapsed());
-        let t = std::time::Instant::now();
-        let report = install(&request, &control).expect("install");
-        eprintln!("{deep} install {:?} fsyncs {}", t.elapsed(), report.fsyncs);
     }
 }
