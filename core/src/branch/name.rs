@@ -79,9 +79,7 @@ mod tests {
 
     #[test]
     fn good_names_pass_and_bad_ones_are_refused_by_name() {
-        for name in ["01m8aaaaaaaaaaaaaaaaaaaaaa"] {
-            assert!(check(name).is_err(), "{name}");
-        }
+        assert!(check("01m8aaaaaaaaaaaaaaaaaaaaaa").is_err(), "it looks like an id");
         for name in ["a", "main", "0", "agent-a.2_x", &"x".repeat(63)] {
             check(name).unwrap();
         }
