@@ -39,7 +39,7 @@ pub(super) struct Making {
 impl Making {
     /// Reserves the name and makes the folders. Where another process is making a branch of that name its end is waited for.
     pub(super) fn begin(shared: &Arc<Shared>, plan: &Plan<'_>, control: &Control) -> Result<Self> {
-        shared.run_as()?.check_way(plan.installation, shared.store.path())?;
+        shared.check_way(plan.installation)?;
         shared.ensure_root()?;
         loop {
             control.check()?;

@@ -110,17 +110,23 @@ impl Shared {
 
     /// Makes the folder of all branches; the parents of an account's folders are opened by [`RunAs::make_folder`].
     pub(super) fn ensure_root(&self) -> Result<()> {
-        sys::fs::make_folder(&self.root, 0o700)?;
-        if matches!(self.run_as()?, RunAs::Account { .. }) {
+        sys::fs::make_folder(&self.root, 0o700)
+    }
+
+    /// Checks, before anything is made, that those who run the servers can come to the store and to the programs.
+    pub(super) fn check_way(&self, installation: &Installation) -> Result<()> {
+        let run_as = self.run_as()?;
+        if matches!(run_as, RunAs::Account { .. }) {
             self.open_data_folder()?;
         }
-        Ok(())
+        run_as.check_way(installation, self.store.path())
     }
 
     /// Lets an account pass the folder that the store lies in where that is forklift's own: it holds nothing else.
     fn open_data_folder(&self) -> Result<()> {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
-        let Some(data) = self.environment.data_folder().ok().filter(|data| self.store.path().parent() == Some(data)) else { return Ok(()) };
+        let data = self.environment.data_folder().ok().and_then(|data| data.canonicalize().ok());
+        let Some(data) = data.filter(|data| self.store.path().parent() == Some(data)) else { return Ok(()) };
         let metadata = std::fs::metadata(&data).map_err(|source| Error::io("examine", &data, source))?;
         let mode = metadata.permissions().mode() & 0o7777;
         let ours = |name: &std::ffi::OsString| self.store.path().file_name() == Some(name) || OF_DATA.iter().any(|known| name == known);
