@@ -1,6 +1,6 @@
 # What a newcomer needs: `make demo` shows the main job on a real Postgres, `make test` runs every suite.
 
-.PHONY: all build demo test lint clean
+.PHONY: all build demo test lint bench-store clean
 
 all: build
 
@@ -22,6 +22,10 @@ lint:
 	cargo fmt --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --quiet
+
+# The store beside restic, borg and a shadow Git repository; ROUNDS=n (30), SUBJECTS="cluster tree", SCALE and FILES for small trials.
+bench-store:
+	python3 tests/bench/store/run.py
 
 clean:
 	rm -rf target .test bindings/node/forklift.node bindings/node/dist
