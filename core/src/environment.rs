@@ -20,6 +20,7 @@ const READ: &[&str] = &[
     "LC_ALL",
     "TMPDIR",
     "XDG_DATA_HOME",
+    "FORKLIFT_DATA",
     "FORKLIFT_STORE",
     "FORKLIFT_POSTGRES",
     "FORKLIFT_KEEPER",
@@ -44,6 +45,13 @@ impl Environment {
         Self { variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect() }
     }
 
+    /// The same environment with this variable set, as by an option that stands for it.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
     /// One variable, where it is set and not empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&OsString> {
@@ -62,12 +70,15 @@ impl Environment {
         self.get("PATH").map(|path| std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()).unwrap_or_default()
     }
 
-    /// Where forklift keeps its data when no store is named: `/var/lib/forklift` for root (other accounts must be able to
+    /// Where forklift keeps its data when no store is named: `FORKLIFT_DATA`, else `/var/lib/forklift` for root (other accounts must be able to
     /// reach it, which they cannot below root's home), else `$XDG_DATA_HOME/forklift` or `~/.local/share/forklift`.
     ///
     /// # Errors
     /// `InvalidArgument` where neither `XDG_DATA_HOME` nor `HOME` is an absolute path.
     pub fn data_folder(&self) -> Result<PathBuf> {
+        if let Some(path) = self.get("FORKLIFT_DATA").map(PathBuf::from).filter(|path| path.is_absolute()) {
+            return Ok(path);
+        }
         if rustix::process::geteuid().is_root() {
             return Ok(PathBuf::from("/var/lib/forklift"));
         }
@@ -75,7 +86,10 @@ impl Environment {
         absolute("XDG_DATA_HOME")
             .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
             .map(|base| base.join("forklift"))
-            .ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "neither XDG_DATA_HOME nor HOME is an absolute path").hint("name a store with --store or FORKLIFT_STORE"))
+            .ok_or_else(|| {
+                Error::new(ErrorKind::InvalidArgument, "neither XDG_DATA_HOME nor HOME is an absolute path")
+                    .hint("name a store with --store or FORKLIFT_STORE")
+            })
     }
 
     /// The store used where nothing else names one: `FORKLIFT_STORE`, else `store` in the data folder.

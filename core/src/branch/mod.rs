@@ -1,16 +1,34 @@
 //! Branches: named clusters owned by forklift, and forks of them.
 //!
-//! Read in this order: `record` (what is on disk), `registry` (names, create, find, delete), `create`, `fork`, `lifecycle`
-//! (start, stop, url), `capture` (a cluster into a checkpoint), `materialise` (a checkpoint into a cluster), `cache`.
+//! Read in this order: `record` and `layout` (what is on disk), `registry` (names, find, delete), `making` (a branch that does
+//! not exist yet), `sweep` (what dead processes left), `create` with `program`, `datadir`, `conf`, `url` and `source_url`,
+//! `settings` (what a fork's server is told), `space`, `fork`, `lifecycle` (start, stop, url), `capture` (a cluster into a checkpoint)
+//! with `facts`, `materialise` (a checkpoint into a cluster) with `write` and `cache`; `shared` is what the handles have in common.
+//!
+//! Locks, always taken in this order: a branch's own, the registry's (held briefly), a cluster's that is being made.
 
 mod cache;
 mod capture;
+mod conf;
 mod create;
+mod datadir;
+mod facts;
 mod fork;
+mod layout;
 mod lifecycle;
+mod making;
 mod materialise;
+mod name;
+mod program;
 mod record;
 mod registry;
+mod settings;
+mod shared;
+mod source_url;
+mod space;
+mod sweep;
+mod url;
+mod write;
 
 pub use capture::{CaptureMode, ClusterCapture};
 pub use create::{CreateOptions, Origin};

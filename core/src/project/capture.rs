@@ -1,10 +1,21 @@
 //! Capturing files and database at one instant.
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 
-use super::Project;
-use crate::error::Result;
+use super::checkpoints::is_id;
+use super::lock::HolderKind;
+use super::pairing::{Pair, PairRequest, millis};
+use super::{Project, failpoint};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::StatCache;
 use crate::progress::Control;
+use crate::store::{Ref, RefKind};
+use crate::sys::lock::{Lock, Mode};
+
+const MAX_NAME: usize = 255;
+const PUBLISH_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How to capture.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +57,129 @@ pub struct CaptureReport {
 }
 
 impl Project {
-    /// Captures under `name`, which must be new in the project. Fails with `AlreadyExists`, `Busy`, `RecoveryNeeded`, `NoSpace` and leaves nothing then.
-    pub fn capture(&self, name: &str, options: &CaptureOptions, control: &Control) -> Result<CaptureReport> { let _ = (name, options, control); todo!() }
+    /// Captures under `name`, which must be new in the project. The checkpoint is durable when this returns.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for the name, `AlreadyExists`, `Busy`, `RecoveryNeeded`, `Cancelled`, `NoSpace`, `ReadOnly`; no
+    /// checkpoint exists then.
+    pub fn capture(&self, name: &str, options: &CaptureOptions, control: &Control) -> Result<CaptureReport> {
+        let start = Instant::now();
+        check_name(name)?;
+        self.check_root()?;
+        let _holder = self.hold(HolderKind::Capture, &format!("capture {name}"), control)?;
+        let (refs, _) = self.refs()?;
+        check_new(name, &refs)?;
+        let scope = self.scope()?;
+        let database = self.database()?;
+        let session = self.store.session(control)?;
+        let mut cache = StatCache::load(&self.folder.stat_cache());
+        let request = PairRequest {
+            scope: &scope,
+            database: database.as_ref(),
+            mode: mode_of(options),
+            previous: refs.iter().rev().find(|reference| reference.cluster.is_some()),
+            check_moves: true,
+        };
+        let pair = request.take(&session, &mut cache, control)?;
+        failpoint::pass(&self.environment, "capture-paired")?;
+        self.check_root()?;
+        control.check()?;
+        let reference = self.reference(RefKind::Capture, crate::sys::id::sortable()?, Some(name), &pair, pair.facts())?;
+        let publish = Lock::wait(&self.folder.publish_lock(), Mode::Exclusive, PUBLISH_PATIENCE, control)?;
+        check_new(name, &self.refs()?.0)?;
+        let stored = session.commit(&reference)?;
+        drop(publish);
+        let mut warnings = [self.notices(), &pair.warnings].concat();
+        self.save_cache(&cache, &mut warnings);
+        Ok(CaptureReport {
+            id: reference.id,
+            name: name.to_owned(),
+            mode: pair.mode(),
+            downtime_ms: pair.downtime_ms,
+            total_ms: millis(start),
+            parts_ms: pair.parts_ms,
+            bytes_read: pair.bytes_read,
+            bytes_new: stored.bytes_new,
+            bytes_stored: stored.bytes_stored,
+            fsyncs: stored.fsyncs,
+            files_opened: pair.files_opened,
+            coverage: pair.files.coverage,
+            warnings,
+        })
+    }
+
+    /// The ref of a pair.
+    pub(super) fn reference(&self, kind: RefKind, id: String, name: Option<&str>, pair: &Pair, facts: serde_json::Value) -> Result<Ref> {
+        Ok(Ref {
+            id,
+            name: name.map(str::to_owned),
+            created_ms: crate::sys::id::now_ms(),
+            kind,
+            project: Some(self.record.id.clone()),
+            branch: self.record.branch.clone(),
+            session: None,
+            turn: None,
+            tool: None,
+            files: Some(pair.files.half.clone()),
+            cluster: pair.cluster.as_ref().map(|cluster| cluster.half.clone()),
+            facts,
+            boot_id: crate::sys::process::boot_id()?,
+        })
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn mode_of(options: &CaptureOptions) -> super::database::CaptureMode {
+    options.mode
+}
+
+#[cfg(not(feature = "postgres"))]
+fn mode_of(_: &CaptureOptions) -> super::database::CaptureMode {
+    super::database::CaptureMode
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let wrong = if name.is_empty() {
+        "is empty"
+    } else if name.len() > MAX_NAME {
+        "is longer than 255 bytes"
+    } else if name.contains('/') {
+        "has a `/`"
+    } else if name.chars().any(char::is_control) {
+        "has a control character"
+    } else if name.starts_with('-') {
+        "starts with `-`"
+    } else if name.trim() != name {
+        "starts or ends with white space"
+    } else if is_id(name) {
+        "looks like the id of a checkpoint"
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::InvalidArgument, format!("the checkpoint name {name:?} {wrong}"))
+        .hint("use up to 255 bytes without `/` and control characters, such as before-migration"))
+}
+
+fn check_new(name: &str, refs: &[Ref]) -> Result<()> {
+    match refs.iter().find(|reference| reference.name.as_deref() == Some(name)) {
+        None => Ok(()),
+        Some(reference) => Err(Error::new(ErrorKind::AlreadyExists, format!("a checkpoint is called {name} already: {}", reference.id))
+            .with("checkpoint", &reference.id)
+            .hint("use another name, or forget that one with `forklift project forget`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_cannot_be_told_apart_or_shown_are_refused() {
+        for name in ["", "a/b", "a\nb", "\u{7f}", "-x", " x", "x ", "01jdq2w5v8zt9yk3m4n6p7r8s0", &"x".repeat(256)] {
+            assert_eq!(check_name(name).unwrap_err().kind(), ErrorKind::InvalidArgument, "{name:?}");
+        }
+        for name in ["a", "before migration", "日本", "..", &"x".repeat(255)] {
+            check_name(name).unwrap();
+        }
+    }
 }

@@ -1,13 +1,30 @@
 //! Projects: a worktree bound to a store and to a branch of its own; checkpoints of both at one instant; restore and recovery.
 //!
-//! Read in this order: `configuration` (.forklift.json), `identity` (worktree to record), `record`, `setup`, `lock` and
-//! `token` (who may do what at once), `capture`, `checkpoints` (log, show, diff, forget), `restore` with `journal`, `recover`, `run`, `prune`.
+//! Read in this order: `configuration` (.forklift.json), `git` and `identity` (worktree to record), `record` (what is on
+//! disk), `handle`, `setup`, `lock` (who may do what at once), `pairing` and `capture`, `checkpoints` (log, show, diff),
+//! `journal`, `restore` with `finish`, `recover`, `hooks`, `run`, `status`, `prune`. `database` is the branch of a project,
+//! in a build without Postgres one that never exists; `failpoint` is for tests.
 
 mod capture;
 mod checkpoints;
 mod configuration;
+#[cfg(feature = "postgres")]
+mod database;
+#[cfg(not(feature = "postgres"))]
+#[path = "database_absent.rs"]
+mod database;
+mod failpoint;
+mod finish;
+mod git;
 mod handle;
+mod hooks;
+mod identity;
+mod journal;
+mod lock;
+mod pairing;
+mod paths;
 mod prune;
+mod record;
 mod recover;
 mod restore;
 mod run;
@@ -16,7 +33,8 @@ mod status;
 
 pub use capture::{CaptureOptions, CaptureReport};
 pub use checkpoints::{CheckpointInfo, PathChange};
-pub use configuration::{Configuration, ConnectionForm};
+pub use configuration::{Configuration, ConnectionForm, Hooks};
+pub use failpoint::FAILPOINTS;
 pub use handle::{Project, ProjectOptions};
 pub use prune::{ForgetReport, PruneReport};
 pub use recover::{RecoverOutcome, RecoverReport};
@@ -24,3 +42,6 @@ pub use restore::{RestoreOptions, RestorePlan, RestoreReport};
 pub use run::{RunOptions, RunOutcome};
 pub use setup::{SetupOptions, SetupReport};
 pub use status::StatusReport;
+
+#[cfg(test)]
+mod tests;

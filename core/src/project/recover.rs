@@ -31,5 +31,32 @@ pub struct RecoverReport {
 
 impl Project {
     /// Rolls back a restore that had not selected its pair, finishes one that had. May itself be interrupted and run again.
-    pub fn recover(&self, control: &Control) -> Result<RecoverReport> { let _ = control; todo!() }
+    ///
+    /// # Errors
+    /// `Busy` names the managed command or the living restore in the way; what else failed leaves the journal, so that it
+    /// can be run again.
+    pub fn recover(&self, control: &Control) -> Result<RecoverReport> {
+        self.check_root()?;
+        let alone = self.alone("recover", control)?;
+        let mut warnings = self.notices().to_vec();
+        let Some(mut journal) = self.journal()? else {
+            return Ok(RecoverReport { outcome: RecoverOutcome::Clean, checkpoint: None, warnings });
+        };
+        let checkpoint = Some(journal.checkpoint.clone());
+        if !self.is_selected(&journal)? {
+            warnings.extend(self.roll_back(&journal, control)?);
+            if journal.start_hook.is_some() {
+                warnings.push("the stop hook had stopped the app: start it yourself".to_owned());
+            }
+            return Ok(RecoverReport { outcome: RecoverOutcome::RolledBack, checkpoint, warnings });
+        }
+        let finished = self.finish(&mut journal, &control.uncancellable())?;
+        warnings.extend(finished.warnings);
+        if let Some(kept) = &finished.kept {
+            warnings.push(format!("content that is in no checkpoint was kept in {}", kept.display()));
+        }
+        drop(alone);
+        self.start_app(&journal, &mut warnings);
+        Ok(RecoverReport { outcome: RecoverOutcome::Finished, checkpoint, warnings })
+    }
 }

@@ -10,9 +10,11 @@
     reason = "tests fail by panicking, also in their helpers, and look at files with the standard library's own means"
 )]
 
+mod branch;
 mod copying;
 mod mark;
 mod online;
+mod project;
 mod sequences;
 mod server;
 mod support;

@@ -13,21 +13,20 @@ use forklift::{Control, Environment, Result};
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The newest installation of the distribution.
+/// The folder that `FORKLIFT_POSTGRES` names, else the newest installation of the distribution.
 pub(crate) fn installation() -> Installation {
-    let major: u32 = std::fs::read_dir("/usr/lib/postgresql")
-        .expect("these tests need Debian's Postgres")
-        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
-        .filter(|major| (13..=18).contains(major))
-        .max()
-        .expect("these tests need Debian's Postgres, 13 to 18");
-    Installation {
-        bin: PathBuf::from(format!("/usr/lib/postgresql/{major}/bin")),
-        library_path: None,
-        share: PathBuf::from(format!("/usr/share/postgresql/{major}")),
-        version: Version { major, minor: 0 },
-        origin: Origin::Explicit,
-    }
+    static FOUND: OnceLock<Installation> = OnceLock::new();
+    let newest = || {
+        let majors = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+        let major: Option<u32> =
+            majors.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok()).filter(|major| (13..=18).contains(major)).max();
+        PathBuf::from(format!(
+            "/usr/lib/postgresql/{}/bin",
+            major.expect("these tests need Debian's Postgres, 13 to 18, or FORKLIFT_POSTGRES")
+        ))
+    };
+    let find = || Installation::at(&std::env::var_os("FORKLIFT_POSTGRES").map_or_else(newest, PathBuf::from), Origin::Explicit).unwrap();
+    FOUND.get_or_init(find).clone()
 }
 
 /// As whom servers run here.

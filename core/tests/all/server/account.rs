@@ -137,6 +137,7 @@ fn programs_get_a_clean_environment_with_a_valid_locale() {
     let run_as = RunAs::detect(&Environment::of::<&str, &str>([])).unwrap();
     let command = run_as.command(&installation(), "postgres").unwrap();
     let mut names: Vec<_> = command.get_envs().map(|(name, value)| (name.to_str().unwrap(), value.unwrap().to_str().unwrap())).collect();
+    names.retain(|(name, _)| *name != "LD_LIBRARY_PATH" || installation().library_path.is_none());
     names.sort_unstable();
     assert!(matches!(names.as_slice(), [("LANG", "C.UTF-8" | "C"), ("LC_MESSAGES", "C"), ("PATH", _)]), "{names:?}");
     assert!(run_as.command(&installation(), "no-such-program").is_err());

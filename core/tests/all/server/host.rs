@@ -47,13 +47,15 @@ fn owns_a_server() {
 #[allow(unsafe_code, reason = "a signal handler is what this is about")]
 fn is_a_careful_host() {
     let Some(root) = argument() else { return };
+    // Before the counting begins: finding Postgres runs its programs as ordinary children.
+    let spec = spec_at(&root);
     // SAFETY: the handler makes one atomic addition.
     unsafe { libc::signal(libc::SIGCHLD, count as *const () as libc::sighandler_t) };
     let secret = std::fs::File::open(root.join("credentials.json")).unwrap();
     // SAFETY: duplicates an open descriptor without CLOEXEC, as careless hosts do.
     let leak = unsafe { libc::dup(secret.as_raw_fd()) };
     assert!(leak > 0);
-    let server = Server::start(&spec_at(&root), |_| Ok(()), &Control::silent()).unwrap();
+    let server = Server::start(&spec, |_| Ok(()), &Control::silent()).unwrap();
     let ServerStatus::Running { pid, keeper } = forklift::postgres::status(&root.join("run"), &root.join("data")).unwrap() else {
         panic!()
     };

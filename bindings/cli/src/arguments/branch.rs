@@ -1,0 +1,129 @@
+//! `forklift branch`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// What can be done with branches.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BranchCommand {
+    /// Make a branch: empty, from a command, from another cluster, or as a fork
+    Create(Box<Create>),
+    /// List all branches
+    List,
+    /// Show one branch
+    Inspect(Named),
+    /// Print the URL for clients; it stays the same for the branch's life
+    Url(UrlArguments),
+    /// Start the server; one that runs is left as it is
+    Start(Named),
+    /// Stop the server cleanly
+    Stop(Named),
+    /// Stop the server and remove the branch; refused while others depend on it
+    Delete(Named),
+}
+
+/// The same without the word `branch`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ShortCommand {
+    /// Short for `branch create`
+    Create(Box<Create>),
+    /// Short for `branch list`
+    List,
+    /// Short for `branch inspect`
+    Inspect(Named),
+    /// Short for `branch start`
+    Start(Named),
+    /// Short for `branch stop`
+    Stop(Named),
+    /// Short for `branch delete`
+    Delete(Named),
+}
+
+impl From<ShortCommand> for BranchCommand {
+    fn from(short: ShortCommand) -> Self {
+        match short {
+            ShortCommand::Create(create) => BranchCommand::Create(create),
+            ShortCommand::List => BranchCommand::List,
+            ShortCommand::Inspect(named) => BranchCommand::Inspect(named),
+            ShortCommand::Start(named) => BranchCommand::Start(named),
+            ShortCommand::Stop(named) => BranchCommand::Stop(named),
+            ShortCommand::Delete(named) => BranchCommand::Delete(named),
+        }
+    }
+}
+
+/// One branch.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// Name or id of the branch
+    pub(crate) name: String,
+}
+
+/// `branch create`.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// Name of the new branch: letters, digits, `.`, `_`, `-`
+    pub(crate) name: String,
+    /// Fork this branch; a running one is not interrupted
+    #[arg(long, value_name = "BRANCH", conflicts_with_all = ["seed", "from_datadir", "from_url"])]
+    pub(crate) from: Option<String>,
+    /// Fork this checkpoint: its name, or the start of its id; with --from, one of that branch
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with_all = ["seed", "from_datadir", "from_url"])]
+    pub(crate) at: Option<String>,
+    /// Fill it by this command, given to `sh -c` with DATABASE_URL and PGHOST, PGUSER and so on set
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["from_datadir", "from_url"])]
+    pub(crate) seed: Option<String>,
+    /// Copy the cluster of a stopped server; the data folder is only read
+    #[arg(long, value_name = "DIR", conflicts_with = "from_url")]
+    pub(crate) from_datadir: Option<PathBuf>,
+    /// Copy a database of another server by pg_dump; of the same or an older major version
+    #[arg(long, value_name = "URL")]
+    pub(crate) from_url: Option<String>,
+    /// Major version of Postgres
+    #[arg(long, value_name = "N", conflicts_with_all = ["from", "at"])]
+    pub(crate) postgres_major: Option<u32>,
+    /// Database of the URL
+    #[arg(long, conflicts_with_all = ["from", "at"])]
+    pub(crate) database: Option<String>,
+    /// Role of the URL
+    #[arg(long, conflicts_with_all = ["from", "at"])]
+    pub(crate) user: Option<String>,
+    /// Also listen on a TCP port of the loopback address
+    #[arg(long)]
+    pub(crate) tcp: bool,
+    /// A setting of the server; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    pub(crate) settings: Vec<(String, String)>,
+    /// Keep slots, subscriptions, archiving and standbys as the source has them
+    #[arg(long)]
+    pub(crate) keep_replication: bool,
+}
+
+/// `branch url`.
+#[derive(Debug, Args)]
+pub(crate) struct UrlArguments {
+    /// Name or id of the branch
+    pub(crate) name: String,
+    /// How it names the server
+    #[arg(long, value_enum, default_value_t = UrlForm::Socket)]
+    pub(crate) form: UrlForm,
+}
+
+/// How a URL names the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UrlForm {
+    /// By the folder of its socket: libpq, psycopg, asyncpg, SQLAlchemy, node-postgres
+    Socket,
+    /// By `localhost` and the folder of its socket: Prisma
+    Localhost,
+    /// By address and port, for a branch made with --tcp: everything
+    Tcp,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("a setting has the form NAME=VALUE, such as work_mem=64MB".to_owned()),
+    }
+}

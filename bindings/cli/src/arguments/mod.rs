@@ -1,0 +1,71 @@
+//! The grammar of the command line.
+
+mod branch;
+mod postgres;
+mod project;
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+pub(crate) use branch::{BranchCommand, Create, ShortCommand, UrlArguments, UrlForm};
+pub(crate) use postgres::PostgresCommand;
+pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
+
+/// Rewinds an agent's work: the files of a worktree and the Postgres database that goes with them.
+///
+/// Results go to standard output; progress, warnings and hints to standard error.
+///
+/// Exit codes: 0 done, 1 answered with no, 2 usage, 3 failure, 4 busy or locked, 5 refused because of an edit, 130 interrupted.
+/// `project run` passes on the exit code of its command.
+#[derive(Debug, Parser)]
+#[command(name = "forklift", version, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Work as if started in this folder
+    #[arg(short = 'C', long = "project", value_name = "DIR", global = true)]
+    pub(crate) folder: Option<PathBuf>,
+    /// Store to use; else the project's, else FORKLIFT_STORE, else the one in your data folder
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) store: Option<PathBuf>,
+    /// Folder of the Postgres programs to use; else FORKLIFT_POSTGRES, else what is found on this machine
+    #[arg(long, value_name = "BIN", global = true)]
+    pub(crate) postgres: Option<PathBuf>,
+    /// Print the result, or the error, as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print no progress and no hints
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// A worktree with its checkpoints: set up, run, capture, restore
+    #[command(subcommand)]
+    Project(ProjectCommand),
+    /// Named databases: make, fork, start, stop, delete
+    #[command(subcommand)]
+    Branch(BranchCommand),
+    /// Postgres installations on this machine
+    #[command(subcommand)]
+    Postgres(PostgresCommand),
+    #[command(flatten)]
+    Short(ShortCommand),
+}
+
+/// The grammar itself, for what is made from it: help pages, completions.
+#[must_use]
+pub fn grammar() -> clap::Command {
+    Arguments::command()
+}

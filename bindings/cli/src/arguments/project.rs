@@ -1,0 +1,124 @@
+//! `forklift project`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// What can be done with a project.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProjectCommand {
+    /// Bind a worktree to a store, and to a branch of its own
+    Setup(Setup),
+    /// Show what is going on
+    Status,
+    /// Run a command with the project's database
+    Run(Run),
+    /// Save files and database at one instant
+    Capture(Capture),
+    /// Make files and database exactly as they were; what they replace is kept as a checkpoint
+    Restore(Restore),
+    /// Roll back or finish an interrupted restore
+    Recover,
+    /// List the checkpoints, newest first
+    Log,
+    /// Show one checkpoint
+    Show(Checkpoint),
+    /// List the paths that differ between two checkpoints, or a checkpoint and the disk
+    Diff(Diff),
+    /// Forget checkpoints
+    Forget(Forget),
+    /// Free what nothing needs: old safety checkpoints, replaced clusters, worktrees that are gone
+    Prune(Prune),
+}
+
+/// `project setup`.
+#[derive(Debug, Args)]
+pub(crate) struct Setup {
+    /// The worktree; the current folder where not said
+    #[arg(value_name = "DIR")]
+    pub(crate) worktree: Option<PathBuf>,
+    /// Fork the worktree's own branch from this one; a running one is not interrupted
+    #[arg(long, value_name = "BRANCH", conflicts_with = "files_only")]
+    pub(crate) from: Option<String>,
+    /// Name of the worktree's own branch; made of the folder's name where not said
+    #[arg(long, value_name = "NAME", conflicts_with = "files_only")]
+    pub(crate) branch: Option<String>,
+    /// No database
+    #[arg(long)]
+    pub(crate) files_only: bool,
+}
+
+/// `project run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Program and arguments, or the name of one of the commands in .forklift.json
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `project capture`.
+#[derive(Debug, Args)]
+pub(crate) struct Capture {
+    /// Name of the new checkpoint
+    pub(crate) name: String,
+    /// How to take a running database
+    #[arg(long, value_enum, default_value_t = CaptureMode::Auto)]
+    pub(crate) mode: CaptureMode,
+}
+
+/// How to take a running database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CaptureMode {
+    /// Online where it has clients, else by a short stop
+    Auto,
+    /// Without stopping it
+    Online,
+    /// By a clean stop, which cuts clients; keeps unlogged tables
+    Stopped,
+}
+
+/// One checkpoint.
+#[derive(Debug, Args)]
+pub(crate) struct Checkpoint {
+    /// Name of the checkpoint, or the start of its id
+    pub(crate) checkpoint: String,
+}
+
+/// `project restore`.
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// Name of the checkpoint, or the start of its id
+    pub(crate) checkpoint: String,
+    /// Only tell what it would do
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// `project diff`.
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// Name of the first checkpoint, or the start of its id
+    pub(crate) first: String,
+    /// The second; the disk where not said
+    pub(crate) second: Option<String>,
+}
+
+/// `project forget`.
+#[derive(Debug, Args)]
+pub(crate) struct Forget {
+    /// Names of the checkpoints, or the starts of their ids
+    #[arg(required = true, value_name = "CHECKPOINT")]
+    pub(crate) checkpoints: Vec<String>,
+    /// Do it; without, only tell
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// `project prune`.
+#[derive(Debug, Args)]
+pub(crate) struct Prune {
+    /// Do it; without, only tell
+    #[arg(long)]
+    pub(crate) yes: bool,
+}

@@ -1,0 +1,90 @@
+//! `branch create`: from nothing, a command, another cluster, or as a fork.
+
+use forklift::branch::{BranchInfo, Branches, CreateOptions, ForkFrom, ForkOptions, ForkReport, Origin};
+use serde::Serialize;
+
+use super::checkpoint;
+use crate::arguments::Create;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::text;
+
+/// The new branch, and what the fork cost where it is one.
+#[derive(Serialize)]
+struct Created {
+    #[serde(flatten)]
+    info: BranchInfo,
+    fork: Option<ForkReport>,
+}
+
+pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Create) -> Result<(), Failure> {
+    let store = context.store()?;
+    let branches = Branches::open(&store, context.environment())?;
+    let name = arguments.name.clone();
+    let source = match (&arguments.from, &arguments.at) {
+        (Some(branch), None) => Some(ForkFrom::Branch(branch.clone())),
+        (branch, Some(checkpoint)) => Some(ForkFrom::Checkpoint(checkpoint::find(&store, &branches, branch.as_deref(), checkpoint)?)),
+        (None, None) => None,
+    };
+    let created = match source {
+        Some(source) => {
+            let options = ForkOptions { tcp: arguments.tcp, keep_replication: arguments.keep_replication, settings: arguments.settings };
+            let (branch, report) = branches.fork(&name, &source, &options, &context.control())?;
+            Created { info: branch.info()?, fork: Some(report) }
+        }
+        None => {
+            let (origin, options) = origin(context, arguments);
+            let branch = branches.create(&name, &origin, &options, &context.control())?;
+            Created { info: branch.info()?, fork: None }
+        }
+    };
+    output.result(&created, describe)?;
+    if let Some(fork) = &created.fork {
+        output.warnings(&notes(fork));
+    }
+    output.hint(format!("`forklift branch start {name}` starts it, `forklift branch url {name}` prints its URL"));
+    Ok(())
+}
+
+fn origin(context: &Context, arguments: Create) -> (Origin, CreateOptions) {
+    let options = CreateOptions {
+        major: arguments.postgres_major,
+        database: arguments.database,
+        user: arguments.user,
+        tcp: arguments.tcp,
+        settings: arguments.settings,
+    };
+    let origin = if let Some(command) = arguments.seed {
+        Origin::Seed { command: ["sh", "-c", &command].map(Into::into).to_vec(), folder: context.folder().to_owned() }
+    } else if let Some(folder) = arguments.from_datadir {
+        Origin::DataDir(context.folder().join(folder))
+    } else if let Some(url) = arguments.from_url {
+        Origin::Url(url)
+    } else {
+        Origin::Empty
+    };
+    (origin, options)
+}
+
+fn describe(created: &Created) -> String {
+    let info = &created.info;
+    let what = format!("{} is ready: Postgres {}, {}", info.name, info.version, text::bytes(info.bytes));
+    match &created.fork {
+        None => what,
+        Some(fork) => format!("{what}, forked ({}, {}) in {}", fork.mode, fork.method, text::milliseconds(fork.total_ms)),
+    }
+}
+
+fn notes(fork: &ForkReport) -> Vec<String> {
+    let list = |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")));
+    [
+        list("unlogged tables are empty in the fork", &fork.unlogged),
+        list("the fork still holds prepared transactions", &fork.prepared),
+        list("switched off in the fork", &fork.switched_off),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(fork.warnings.iter().cloned())
+    .collect()
+}

@@ -1,0 +1,154 @@
+//! Checkpoints: log, show, diff, forget, prune.
+
+use forklift::files::ChangeKind;
+use forklift::project::{CheckpointInfo, ForgetReport, PathChange, PruneReport};
+use serde_json::Value;
+
+use crate::arguments::{Diff, Forget};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::table::Table;
+use crate::text;
+
+pub(super) fn log(context: &Context, output: &mut Output<'_>) -> Result<(), Failure> {
+    let (checkpoints, unreadable) = context.project()?.log()?;
+    for name in unreadable {
+        output.warning(format!("the ref {name} of the store cannot be read"));
+    }
+    if checkpoints.is_empty() {
+        output.hint("there is no checkpoint yet: `forklift project capture NAME` makes one");
+    }
+    output.result(&checkpoints, |checkpoints| if checkpoints.is_empty() { String::new() } else { table(checkpoints) })
+}
+
+pub(super) fn show(context: &Context, output: &mut Output<'_>, checkpoint: &str) -> Result<(), Failure> {
+    let info = context.project()?.show(checkpoint)?;
+    output.result(&info, details)
+}
+
+pub(super) fn diff(context: &Context, output: &mut Output<'_>, arguments: &Diff) -> Result<(), Failure> {
+    let changes = context.project()?.diff(&arguments.first, arguments.second.as_deref(), &context.control())?;
+    output.result(&changes, |changes| {
+        let mut table = Table::plain();
+        for PathChange { path, kind } in changes {
+            table.row([word(*kind).to_owned(), text::plain(path).into_owned()]);
+        }
+        table.render()
+    })
+}
+
+pub(super) fn forget(context: &Context, output: &mut Output<'_>, arguments: &Forget) -> Result<(), Failure> {
+    let report = context.project()?.forget(&arguments.checkpoints, arguments.yes, &context.control())?;
+    output.result(&report, |ForgetReport { applied, checkpoints }| {
+        let what = text::count(len(checkpoints), "checkpoint");
+        format!("{}{what} {}", table(checkpoints), if *applied { "forgotten" } else { "would be forgotten" })
+    })?;
+    if report.applied {
+        output.hint("`forklift project prune` frees their space");
+    } else {
+        output.hint("nothing was done: add --yes to forget them");
+    }
+    Ok(())
+}
+
+pub(super) fn prune(context: &Context, output: &mut Output<'_>, apply: bool) -> Result<(), Failure> {
+    let report = context.project()?.prune(apply, &context.control())?;
+    output.result(&report, describe_prune)?;
+    if !report.applied {
+        output.hint("nothing was done: add --yes to remove it");
+    }
+    Ok(())
+}
+
+fn describe_prune(report: &PruneReport) -> String {
+    let mut table = Table::plain();
+    for checkpoint in &report.safety {
+        table.row(["safety checkpoint".to_owned(), format!("{} {}", checkpoint.id, checkpoint.created)]);
+    }
+    for cluster in &report.clusters {
+        table.row(["replaced cluster".to_owned(), cluster.clone()]);
+    }
+    for (project, worktree) in &report.orphans {
+        table.row(["worktree that is gone".to_owned(), format!("{} ({project})", text::path(worktree))]);
+    }
+    let verb = if report.applied { "freed" } else { "would be freed" };
+    format!("{}{} and {} {verb}", table.render(), text::count(report.packs, "pack"), text::bytes(report.bytes))
+}
+
+fn table(checkpoints: &[CheckpointInfo]) -> String {
+    let mut table = Table::new(["NAME", "ID", "CREATED", "KIND", "FILES", "DATABASE"]);
+    for info in checkpoints {
+        let size = |half: &Option<(u64, u64)>| half.map_or_else(|| "-".to_owned(), |(_, bytes)| text::bytes(bytes));
+        table.row([
+            info.name.as_deref().map_or_else(|| "-".to_owned(), |name| text::plain(name).into_owned()),
+            info.id.clone(),
+            info.created.clone(),
+            info.kind.clone(),
+            size(&info.files),
+            size(&info.cluster),
+        ]);
+    }
+    table.render()
+}
+
+fn details(info: &CheckpointInfo) -> String {
+    let mut table = Table::plain();
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    if let Some(name) = &info.name {
+        row("name", text::plain(name).into_owned());
+    }
+    row("id", info.id.clone());
+    row("created", info.created.clone());
+    row("kind", info.kind.clone());
+    let half = |(entries, bytes): (u64, u64)| format!("{}, {}", text::count(entries, "name"), text::bytes(bytes));
+    row("files", info.files.map_or_else(|| "none".to_owned(), half));
+    row("database", info.cluster.map_or_else(|| "none".to_owned(), half));
+    let mut facts = Vec::new();
+    flatten("", &info.facts, &mut facts);
+    for (name, value) in facts {
+        row(&name, value);
+    }
+    table.render()
+}
+
+/// The facts as lines `a.b  value`, an array's elements under one name.
+fn flatten(name: &str, value: &Value, lines: &mut Vec<(String, String)>) {
+    match value {
+        Value::Null => {}
+        Value::Object(fields) if !fields.values().any(|field| field.is_object() || field.is_array()) && name.contains('.') => {
+            let fields: Vec<String> = fields.iter().map(|(key, field)| format!("{key} {}", scalar(field))).collect();
+            lines.push((name.to_owned(), fields.join(", ")));
+        }
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten(&name, field, lines);
+            }
+        }
+        Value::Array(elements) => {
+            for element in elements {
+                flatten(name, element, lines);
+            }
+        }
+        _ => lines.push((name.to_owned(), scalar(value))),
+    }
+}
+
+fn scalar(value: &Value) -> String {
+    text::plain(value.as_str().map_or_else(|| value.to_string(), str::to_owned).as_str()).into_owned()
+}
+
+fn word(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Added => "added",
+        ChangeKind::Removed => "removed",
+        ChangeKind::Modified => "modified",
+        ChangeKind::Metadata => "metadata",
+        ChangeKind::Type => "type",
+    }
+}
+
+fn len<T>(list: &[T]) -> u64 {
+    u64::try_from(list.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,24 @@
+//! What each command does: one call of the library, told to people or as JSON.
+
+mod branch;
+mod checkpoint;
+mod create;
+mod history;
+mod postgres;
+mod project;
+mod restore;
+
+use crate::arguments::Command;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Runs one command and gives the exit code.
+pub(crate) fn run(context: &Context, output: &mut Output<'_>, command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Project(command) => project::run(context, output, command),
+        Command::Branch(command) => branch::run(context, output, command),
+        Command::Short(command) => branch::run(context, output, command.into()),
+        Command::Postgres(command) => postgres::run(context, output, command),
+    }
+}
