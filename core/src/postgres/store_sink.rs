@@ -70,25 +70,22 @@ impl<'a> StoreSink<'a> {
 
     fn take(&self, file: &SourceFile, settled_by: i64) -> Result<Option<Taken>> {
         check_path(&file.path)?;
+        // What is known is not opened; what cannot be looked at fails where it is opened.
+        if let Ok(metadata) = std::fs::metadata(&file.source) {
+            let stat = Stat::new(&metadata, file.cutting);
+            if let Some(chunks) = self.known.find(&stat).filter(|_| stat.is_settled(settled_by))
+                && self.has_all(chunks)?
+            {
+                return Ok(Some(Taken { entry: file_entry(file, &metadata, chunks.clone()), reusable: Some((stat, chunks.clone())) }));
+            }
+        }
         let Some(open) = open_source(file)? else { return Ok(None) };
         let (before, metadata) = Stat::of(&open, &file.source, file.cutting)?;
-        let known = self.known.find(&before).filter(|_| before.is_settled(settled_by));
-        let reused = match known {
-            Some(chunks) if self.has_all(chunks)? => Some(chunks.clone()),
-            _ => None,
-        };
-        let (chunks, reusable) = match reused {
-            Some(chunks) => (chunks.clone(), Some((before, chunks))),
-            None => {
-                let read = self.session.put_file(&open, &file.source, file.cutting)?;
-                let (after, _) = Stat::of(&open, &file.source, file.cutting)?;
-                let proven = before == after && before.is_settled(settled_by);
-                (read.chunks.clone(), proven.then_some((before, read.chunks)))
-            }
-        };
-        let mtime_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
-        let entry = entry(&file.path, metadata.mode(), (metadata.uid(), metadata.gid()), mtime_ns, Some(chunks));
-        Ok(Some(Taken { entry, reusable }))
+        let read = self.session.put_file(&open, &file.source, file.cutting)?;
+        let (after, _) = Stat::of(&open, &file.source, file.cutting)?;
+        let proven = before == after && before.is_settled(settled_by);
+        let entry = file_entry(file, &metadata, read.chunks.clone());
+        Ok(Some(Taken { entry, reusable: proven.then_some((before, read.chunks)) }))
     }
 
     fn has_all(&self, chunks: &[ChunkRef]) -> Result<bool> {
@@ -154,6 +151,11 @@ impl Sink for StoreSink<'_> {
     fn copied(&self) -> u64 {
         self.copied
     }
+}
+
+fn file_entry(file: &SourceFile, metadata: &std::fs::Metadata, chunks: Vec<ChunkRef>) -> Entry {
+    let mtime_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
+    entry(&file.path, metadata.mode(), (metadata.uid(), metadata.gid()), mtime_ns, Some(chunks))
 }
 
 fn entry(path: &Path, mode: u32, (uid, gid): (u32, u32), mtime_ns: i64, chunks: Option<Vec<ChunkRef>>) -> Entry {
