@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Control, Unit};
-use crate::store::{ChunkId, ChunkRef, Entry, EntryKind, Reader};
+use crate::store::{ChunkId, ChunkRef, Entry, EntryKind, Half, Reader};
 use crate::sys;
 use crate::sys::fs::Syncs;
 
@@ -36,7 +36,7 @@ pub struct Written {
     pub fsyncs: u64,
 }
 
-/// Writes the cluster of the manifest `root` into the folder `data`.
+/// Writes the cluster of `half` into the folder `data`.
 ///
 /// Where `data` is absent or empty nothing is synced: the caller makes the file system durable before anything relies on it.
 /// Where it holds another state of the cluster, whose server must be stopped, only what differs is written: first pg_control
@@ -47,14 +47,15 @@ pub struct Written {
 /// # Errors
 /// `Corrupt` where a chunk or pg_control is missing, or the manifest holds what no cluster has; `Cancelled`, `NoSpace`,
 /// `Permission`, `Io`. What was written is left.
-pub fn write_cluster(reader: &Reader, root: &ChunkId, root_mode: u32, data: &Path, control: &Control) -> Result<Written> {
+pub fn write_cluster(reader: &Reader, half: &Half, root_mode: u32, data: &Path, control: &Control) -> Result<Written> {
     sys::fs::make_folder(data, 0o700)?;
     let over = !sys::fs::names(data)?.is_empty();
-    let mut cluster = Writing { reader, data, over, control, same: AtomicU64::new(0), written: AtomicU64::new(0), syncs: Syncs::new() };
+    let (same, written, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let cluster = Writing { reader, half, data, over, control, same, written, done, syncs: Syncs::new() };
     if over {
-        cluster.clear(root)?;
+        cluster.clear()?;
     }
-    let bytes = cluster.all(root)?;
+    let bytes = cluster.all()?;
     set_mode(data, root_mode)?;
     if over {
         cluster.syncs.folder(data)?;
@@ -64,12 +65,14 @@ pub fn write_cluster(reader: &Reader, root: &ChunkId, root_mode: u32, data: &Pat
 
 struct Writing<'a> {
     reader: &'a Reader,
+    half: &'a Half,
     data: &'a Path,
     /// Something is there already.
     over: bool,
     control: &'a Control,
     same: AtomicU64,
     written: AtomicU64,
+    done: AtomicU64,
     syncs: Syncs,
 }
 
@@ -94,7 +97,7 @@ struct Piece {
 
 impl Writing<'_> {
     /// Removes pg_control, durably, then everything that the manifest does not have or has of another kind.
-    fn clear(&self, root: &ChunkId) -> Result<()> {
+    fn clear(&self) -> Result<()> {
         let global = self.data.join("global");
         sys::fs::remove_file(&global.join("pg_control"))?;
         if global.is_dir() {
@@ -102,7 +105,7 @@ impl Writing<'_> {
         }
         let mut folders: HashSet<Vec<u8>> = HashSet::new();
         let mut files: HashSet<Vec<u8>> = HashSet::new();
-        for entry in self.reader.manifest(root)? {
+        for entry in self.reader.manifest(&self.half.root)? {
             let entry = entry?;
             if entry.kind == EntryKind::Folder { &mut folders } else { &mut files }.insert(entry.path);
         }
@@ -124,10 +127,10 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn all(&mut self, root: &ChunkId) -> Result<u64> {
+    fn all(&self) -> Result<u64> {
         let (mut bytes, mut last, mut positions) = (0, None, 0);
         let mut batch: Vec<Entry> = Vec::new();
-        for entry in self.reader.manifest(root)? {
+        for entry in self.reader.manifest(&self.half.root)? {
             let entry = entry?;
             match &entry.kind {
                 EntryKind::Folder => {
@@ -180,7 +183,7 @@ impl Writing<'_> {
                 targets.get(piece.target).map_or(Ok(()), |target| self.piece(target, piece))
             })?;
             sys::parallel::map(&targets, |target| self.close(target))?;
-            self.control.report("write cluster", self.written.load(Ordering::Relaxed), 0, Unit::Bytes);
+            self.control.report("write cluster", self.done.load(Ordering::Relaxed), self.half.bytes, Unit::Bytes);
         }
         Ok(())
     }
@@ -224,6 +227,7 @@ impl Writing<'_> {
         }
         let changed = target.changed.load(Ordering::Relaxed);
         self.written.fetch_add(changed, Ordering::Relaxed);
+        self.done.fetch_add(target.size, Ordering::Relaxed);
         self.same.fetch_add(u64::from(changed == 0 && metadata.len() == target.size), Ordering::Relaxed);
         Ok(())
     }

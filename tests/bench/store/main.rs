@@ -146,7 +146,7 @@ fn restore_cluster(store: &Store, half: &Half, target: &Path) -> Result<Value> {
     let reader = store.reader(&control)?;
     let fresh = !target.join("PG_VERSION").exists();
     let mode = half.facts.get("root_mode").and_then(Value::as_u64).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(0o700);
-    let written = postgres::write_cluster(&reader, &half.root, mode, target, &control)?;
+    let written = postgres::write_cluster(&reader, half, mode, target, &control)?;
     let syncs = Syncs::new();
     if fresh {
         syncs.file_system(target)?;
