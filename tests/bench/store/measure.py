@@ -1,5 +1,6 @@
 """Runs one command of one tool: wall time, processor time, peak memory, and what it leaves for the kernel to write."""
 
+import ctypes
 import dataclasses
 import os
 import pathlib
@@ -30,13 +31,13 @@ class Sample:
 def run(command, cwd, environment):
     """Runs it to its end; a failure ends the benchmark with what it printed. Everything older is on disk before it starts."""
     command = [str(word) for word in command]
-    os.sync()
+    sync(cwd)
     with tempfile.TemporaryFile() as output, tempfile.NamedTemporaryFile("r") as result:
         begin = time.perf_counter()
         launcher = [sys.executable, "-I", "-S", LAUNCHER, result.name]
         subprocess.run([*launcher, *command], cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False)
         ended = time.perf_counter() - begin
-        os.sync()
+        sync(cwd)
         after = time.perf_counter() - begin - ended
         output.seek(0)
         text = output.read().decode(errors="replace")
@@ -44,6 +45,16 @@ def run(command, cwd, environment):
     if code != 0:
         sys.exit(f"{' '.join(command)}\nended with {code:.0f}:\n{text}")
     return Sample(seconds, seconds + after, processor, int(memory) * 1024, output=text)
+
+
+def sync(folder):
+    """Everything on the file system that holds a folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            sys.exit(f"syncfs: {os.strerror(ctypes.get_errno())}")
+    finally:
+        os.close(descriptor)
 
 
 def count_syncs(command, cwd, environment):

@@ -46,7 +46,7 @@ class Results:
     def table(self, subject):
         """One row for each step and tool."""
         rng = random.Random(4)
-        rows = ["| work | tool | seconds | on disk | stored | peak memory | syncs | forklift / tool |", "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+        rows = ["| work | tool | seconds | on disk | processor | stored | peak memory | syncs | forklift / tool |", "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
         for step, words in STEPS.items():
             tools = self.samples.get((subject, step), {})
             for tool in tools:
@@ -56,7 +56,7 @@ class Results:
                     compared = "{:.2f} ({:.2f} to {:.2f})".format(*ratio(self.column(subject, step, "forklift", "seconds"), times, rng))
                 stored = self.median(subject, step, tool, "stored")
                 rows.append(
-                    f"| {words} | {tool} | {seconds(statistics.median(times))} | {seconds(self.median(subject, step, tool, 'durable'))} "
+                    f"| {words} | {tool} | {seconds(statistics.median(times))} | {seconds(self.median(subject, step, tool, 'durable'))} | {seconds(self.median(subject, step, tool, 'processor'))} "
                     f"| {mega(stored) if step not in ('restore', 'delta') else ''} | {mega(self.median(subject, step, tool, 'memory'))} | {self.count(subject, step, tool)} | {compared} |"
                 )
         return "\n".join(rows)

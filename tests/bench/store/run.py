@@ -3,7 +3,7 @@
 
 A round takes each step with every tool, one tool after the other, before the next step, and each round begins with another
 tool. Environment: ROUNDS (30), SUBJECTS ("cluster tree"), SCALE of pgbench (50), FILES of the tree (50000), TOOLS (all),
-STEPS (all; a step needs those before it).
+STEPS (all; a step needs those before it), FOLDER to work in (.test/bench-store).
 """
 
 import json
@@ -22,7 +22,7 @@ import subjects
 import tools
 
 ROOT = tools.ROOT
-SCRATCH = ROOT / ".test" / "bench-store"
+SCRATCH = pathlib.Path(os.environ.get("FOLDER", ROOT / ".test" / "bench-store"))
 RESULTS = pathlib.Path(__file__).resolve().parent / "RESULTS.md"
 # A file that changed less than two seconds ago is read again by every capture of forklift's, as by design.
 SETTLE = 2.2
@@ -40,7 +40,7 @@ class Round:
         self.results = results
         self.traced = number < 0
         folder = SCRATCH / "round"
-        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run(["rm", "-rf", folder], check=True)
         turn = number % len(chosen)
         self.tools = [tool(subject, folder) for tool in chosen[turn:] + chosen[:turn]]
 
@@ -146,11 +146,11 @@ def versions(chosen):
 def page(results, chosen, measured, extra, rounds):
     lines = ["# The store beside restic, borg and Git", ""]
     lines += ["Written by `make bench-store`; see `tests/bench/store/run.py` for how it measures.", ""]
-    lines += [f"{rounds} interleaved rounds, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}; {', '.join(versions(chosen))}.", ""]
+    lines += [f"{counted(rounds, 'interleaved round')} on {file_system(SCRATCH)}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}; {', '.join(versions(chosen))}.", ""]
     for subject in measured:
         size = measure.size_of(subject.source)
         lines += [f"## {subject.name}: {describe(subject)}, {report.mega(size)}", "", results.table(subject.name), ""]
-    lines += ["`seconds`: median of the wall times of the command. `on disk`: until a sync of everything after it has ended as well."]
+    lines += ["`seconds`: median of the wall times of the command. `on disk`: until a sync of everything after it has ended as well. `processor`: user and system time."]
     lines += ["`stored`: bytes of the repository after a first capture and a prune, bytes added by the other captures. Ratios are of medians,"]
     lines += ["with the interval that holds 95 % of resampled rounds. Sources and repositories are in the page cache.", ""]
     lines += ["What each makes durable by its own defaults, which is what was measured:", ""]
@@ -167,6 +167,17 @@ def page(results, chosen, measured, extra, rounds):
     if general:
         lines += ["### Both", "", report.verdicts(general), ""]
     return "\n".join(lines)
+
+
+def counted(number, what):
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def file_system(folder):
+    """Its type and device, as the kernel lists them."""
+    mounts = [line.split()[:3] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+    device, _, kind = max((mount for mount in mounts if folder.is_relative_to(mount[1])), key=lambda mount: len(mount[1]))
+    return f"{kind} ({device})"
 
 
 def describe(subject):
@@ -189,20 +200,23 @@ def main():
         variable, default, kind = sizes[name]
         measured.append(kind(SCRATCH / name, int(os.environ.get(variable, default))))
     results, extra = report.Results(), {}
+    out = pathlib.Path(os.environ.get("RESULTS", RESULTS))
     try:
         for subject in measured:
             subject.ensure()
-            for number in range(-1 if shutil.which("strace") else 0, rounds):
-                print(f"{subject.name}: {'counting syncs' if number < 0 else f'round {number + 1} of {rounds}'}", flush=True)
-                Round(subject, chosen, number, results).run(steps, extra)
         if "prune" in steps and any(tool.name == "forklift" for tool in chosen):
             extra["stall"] = stalls()
             extra["index"] = index_memory()
+        for number in range(-1 if shutil.which("strace") else 0, rounds):
+            for subject in measured:
+                print(f"{subject.name}: {'counting syncs' if number < 0 else f'round {number + 1} of {rounds}'}", flush=True)
+                Round(subject, chosen, number, results).run(steps, extra)
+                if number >= 0:
+                    # After each round, so that a run that is broken off has its results too.
+                    out.write_text(page(results, chosen, measured, extra, number + 1))
     finally:
         shutil.rmtree(SCRATCH / "round", ignore_errors=True)
-    text = page(results, chosen, measured, extra, rounds)
-    print(text)
-    pathlib.Path(os.environ.get("RESULTS", RESULTS)).write_text(text)
+    print(out.read_text())
 
 
 if __name__ == "__main__":
