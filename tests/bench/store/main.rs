@@ -1,6 +1,12 @@
 //! One step of the store benchmark, as a process of its own: its time and memory are measured from outside, as those of the
 //! peers are. Uses the layers directly, in the way that a project's capture and restore do. Prints what it did as JSON.
-#![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods, reason = "a program that is run by the benchmark")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a program that is run by the benchmark; JSON objects take new members by index"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
