@@ -1,5 +1,6 @@
 //! Gives the shared library its SONAME, which carries the ABI number.
 
+#[allow(clippy::disallowed_methods, reason = "how cargo tells a build script its target")]
 fn main() {
     let target = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if target == "linux" {

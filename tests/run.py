@@ -67,7 +67,8 @@ class Suite:
     def libtest(self, command, **options):
         """A test program of cargo: counts its tests, with those that skipped themselves taken out of the passed ones."""
         code, output = self.run([*command, "--show-output"], **options)
-        results = re.findall(r"^test result: \S+ (\d+) passed; (\d+) failed", output, re.M)
+        # The last line is the program's own; those before it are of children that its tests started.
+        results = re.findall(r"^test result: \S+ (\d+) passed; (\d+) failed", output, re.M)[-1:]
         skips = sorted(set(re.findall(r"^SKIPPED (.+)$", output, re.M)))
         passed, failed = (sum(int(result[column]) for result in results) for column in (0, 1))
         self.skips += skips

@@ -1,5 +1,13 @@
 //! What is kept in step by hand is checked here: versions, paths named in pages, test files, profiles.
-#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,7 +70,9 @@ fn no_test_file_is_forgotten() {
     let mut forgotten = Vec::new();
     for folder in ["core/tests/all", "ffi/tests/all", "bindings/cli/tests/all"] {
         let main = read(&format!("{folder}/main.rs"));
-        for name in std::fs::read_dir(root().join(folder)).expect(folder).flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()) {
+        for name in
+            std::fs::read_dir(root().join(folder)).expect(folder).flatten().map(|entry| entry.file_name().to_string_lossy().into_owned())
+        {
             let module = name.strip_suffix(".rs").unwrap_or(&name);
             if module != "main" && !main.contains(&format!("mod {module};")) {
                 forgotten.push(format!("{folder}/{name}"));
@@ -86,7 +96,13 @@ fn no_test_is_switched_off() {
 
 #[test]
 fn nothing_names_a_machine_or_a_registry() {
-    let needles = [concat!("/work", "/"), concat!("../", "shared"), concat!("pypi", ".org"), concat!("registry.npm", "js.org"), concat!("index.crates", ".io")];
+    let needles = [
+        concat!("/work", "/"),
+        concat!("../", "shared"),
+        concat!("pypi", ".org"),
+        concat!("registry.npm", "js.org"),
+        concat!("index.crates", ".io"),
+    ];
     let mut named = Vec::new();
     for path in tracked().into_iter().filter(|path| !path.ends_with(".lock") && !path.ends_with("lock.json")) {
         let Ok(text) = std::fs::read_to_string(root().join(&path)) else { continue };

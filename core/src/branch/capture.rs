@@ -56,6 +56,7 @@ pub struct ClusterCapture {
 /// What one way of copying gave.
 struct Taken {
     half: Half,
+    bytes_read: u64,
     report: CopyReport,
     mark: Mark,
     downtime_ms: u64,
@@ -148,7 +149,7 @@ impl Branch {
     }
 
     fn finish_capture(&self, cluster: &str, facts: ClusterFacts, taken: Taken) -> Result<ClusterCapture> {
-        let Taken { mut half, report, mark, downtime_ms, parts_ms } = taken;
+        let Taken { mut half, bytes_read, report, mark, downtime_ms, parts_ms } = taken;
         let root_mode = half.facts.get("root_mode").and_then(serde_json::Value::as_u64).and_then(|mode| u32::try_from(mode).ok());
         let credentials = self.credentials()?;
         let captured = CapturedCluster {
@@ -165,7 +166,7 @@ impl Branch {
         };
         half.facts = captured.to_value()?;
         Ok(ClusterCapture {
-            bytes_read: half.bytes,
+            bytes_read,
             half,
             mode: report.mode,
             downtime_ms,
@@ -217,8 +218,8 @@ impl Branch {
 
     fn take_stopped(&self, session: &Session, cluster: &str, control: &Control) -> Result<Taken> {
         let folder = self.folder.cluster(cluster);
-        let (half, report) = store_stopped(session, &folder.data(), Some(&folder), control)?;
-        Ok(Taken { mark: report.mark.clone(), parts_ms: report.parts_ms.clone(), half, report, downtime_ms: 0 })
+        let (Stored { half, bytes_read }, report) = store_stopped(session, &folder.data(), Some(&folder), control)?;
+        Ok(Taken { mark: report.mark.clone(), parts_ms: report.parts_ms.clone(), half, bytes_read, report, downtime_ms: 0 })
     }
 
     fn take_online(&self, session: &Session, server: &Server, cluster: &str, control: &Control) -> Result<Taken> {
@@ -226,9 +227,10 @@ impl Branch {
         let boot = sys::process::boot_id()?;
         let mut sink = StoreSink::new(session, ClusterCache::load(&folder.cache(), &boot)?);
         let report = postgres::copy_online(server, &mut sink, control)?;
+        let bytes_read = sink.bytes_read();
         let (half, cache) = sink.finish()?;
         cache.save(&folder.cache(), &boot)?;
-        Ok(Taken { mark: report.mark.clone(), parts_ms: report.parts_ms.clone(), half, report, downtime_ms: 0 })
+        Ok(Taken { mark: report.mark.clone(), parts_ms: report.parts_ms.clone(), half, bytes_read, report, downtime_ms: 0 })
     }
 
     /// Stops the server, copies, and starts it again whatever happened.
@@ -254,15 +256,15 @@ impl Branch {
                 let mut sink = sink;
                 postgres::copy_stopped(&folder.data(), &mut sink, control).map(|report| (None, report))
             } else {
-                store_stopped(session, &folder.data(), Some(&folder), control).map(|(half, report)| (Some(half), report))
+                store_stopped(session, &folder.data(), Some(&folder), control).map(|(stored, report)| (Some(stored), report))
             }
         });
         let copy_ms = elapsed_ms(begin) - stop_ms;
         let mark = self.start_again(bound, copied.as_ref().err(), control)?;
         let downtime_ms = elapsed_ms(begin);
-        let (half, report) = copied?;
-        let half = match half {
-            Some(half) => half,
+        let (stored, report) = copied?;
+        let Stored { half, bytes_read } = match stored {
+            Some(stored) => stored,
             None => store_stopped(session, &scratch.0, None, control)?.0,
         };
         let parts_ms = vec![
@@ -271,7 +273,7 @@ impl Branch {
             ("start".to_owned(), downtime_ms - copy_ms - stop_ms),
             ("store".to_owned(), elapsed_ms(begin) - downtime_ms),
         ];
-        Ok(Taken { mark: mark.unwrap_or_else(|| report.mark.clone()), half, report, downtime_ms, parts_ms })
+        Ok(Taken { mark: mark.unwrap_or_else(|| report.mark.clone()), half, bytes_read, report, downtime_ms, parts_ms })
     }
 
     /// Starts a server that ran before, and takes its mark before anybody can connect. A failure says both what went wrong
@@ -306,8 +308,14 @@ impl Drop for Scratch {
     }
 }
 
+/// A cluster in a store session.
+struct Stored {
+    half: Half,
+    bytes_read: u64,
+}
+
 /// Copies a stopped cluster into the session; with the cache of `cluster` where it is the cluster itself and no clone of it.
-fn store_stopped(session: &Session, data: &Path, cluster: Option<&ClusterFolder>, control: &Control) -> Result<(Half, CopyReport)> {
+fn store_stopped(session: &Session, data: &Path, cluster: Option<&ClusterFolder>, control: &Control) -> Result<(Stored, CopyReport)> {
     let boot = sys::process::boot_id()?;
     let known = match cluster {
         Some(folder) => ClusterCache::load(&folder.cache(), &boot)?,
@@ -315,11 +323,12 @@ fn store_stopped(session: &Session, data: &Path, cluster: Option<&ClusterFolder>
     };
     let mut sink = StoreSink::new(session, known);
     let report = postgres::copy_stopped(data, &mut sink, control)?;
+    let bytes_read = sink.bytes_read();
     let (half, cache) = sink.finish()?;
     if let Some(folder) = cluster {
         cache.save(&folder.cache(), &boot)?;
     }
-    Ok((half, report))
+    Ok((Stored { half, bytes_read }, report))
 }
 
 fn unchanged(half: &Half, captured: &CapturedCluster) -> ClusterCapture {

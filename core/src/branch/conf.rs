@@ -27,6 +27,19 @@ pub(super) fn of_file(path: &Path) -> Result<Settings> {
     Ok(settings)
 }
 
+/// Whether the file, where there is one, includes something that does not lie below `root`.
+pub(super) fn leaves(path: &Path, root: &Path) -> Result<bool> {
+    let bytes = sys::fs::read_optional(path)?.unwrap_or_default();
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let mut included =
+        text.lines().filter_map(parse_line).filter(|(name, _)| matches!(name.as_str(), "include" | "include_if_exists" | "include_dir"));
+    Ok(included.any(|(_, value)| {
+        let target = folder.join(&value);
+        !target.starts_with(root) || target.components().any(|part| part == std::path::Component::ParentDir)
+    }))
+}
+
 /// The settings as text that Postgres reads back the same.
 pub(super) fn write(settings: &Settings, comment: &str) -> String {
     let mut text = format!("# {comment}\n");
@@ -135,6 +148,23 @@ mod tests {
         assert_eq!(settings["port"], "3");
         put(folder.path(), "again.conf", &write(&settings, "carried"));
         assert_eq!(of_file(&folder.path().join("again.conf")).unwrap(), settings);
+    }
+
+    #[test]
+    fn includes_that_leave_the_folder_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("postgresql.conf");
+        for (text, expected) in [
+            ("work_mem = 1MB\n", false),
+            ("include 'own.conf'\ninclude_dir = 'conf.d'\n", false),
+            ("include_if_exists '../etc/x.conf'\n", true),
+            ("include_dir '/etc/postgresql/conf.d'\n", true),
+            ("#include '/etc/x'\n", false),
+        ] {
+            put(folder.path(), "postgresql.conf", text);
+            assert_eq!(leaves(&file, folder.path()).unwrap(), expected, "{text}");
+        }
+        assert!(!leaves(&folder.path().join("none.conf"), folder.path()).unwrap());
     }
 
     #[test]

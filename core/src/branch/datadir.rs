@@ -10,7 +10,7 @@ use super::shared::Shared;
 use super::{Branch, CreateOptions, layout, settings, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, ClusterFacts, Credentials, Installation, Server, ServerStatus, Sql, TreeSink};
+use crate::postgres::{self, ClusterFacts, Credentials, Server, ServerStatus, Sql, TreeSink};
 use crate::progress::Control;
 use crate::sys;
 use crate::sys::fs::Syncs;
@@ -33,11 +33,14 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, source: &Path, options: &
     let plan = Plan { fork: true, ..plan(name, "datadir", &installation, options) };
     let making = Making::begin(shared, &plan, control)?;
     let data = making.cluster_folder().data();
-    let superuser = copy(&making, &source, &installation, control)?;
+    copy(&making, &source, control)?;
     carry_configuration(&source, &data, &mut warnings)?;
+    let run_as = shared.run_as()?;
+    run_as.give(&data)?;
+    let superuser = postgres::bootstrap_superuser(&installation, run_as, &data)?;
     let off = settings::switched_off(&data, None)?;
     postgres::prepare_copy(&data, false)?;
-    making.shared.run_as()?.give(&data)?;
+    run_as.give(&data)?;
     if !off.is_empty() {
         warnings.push(format!("switched off in it: {}", off.join(", ")));
     }
@@ -75,25 +78,24 @@ fn refuse_running(data: &Path) -> Result<()> {
         .hint("stop that server, or copy it while it runs by its URL"))
 }
 
-/// Copies the cluster and gives the name of its bootstrap superuser.
-fn copy(making: &Making, source: &Path, installation: &Installation, control: &Control) -> Result<String> {
+fn copy(making: &Making, source: &Path, control: &Control) -> Result<()> {
     let data = making.cluster_folder().data();
     let mut sink = TreeSink::new(source, &data)?;
     let needed = if sink.method() == Method::Copy { layout::bytes_on_disk(source) } else { 0 };
     space::require(making.folder.path(), needed)?;
-    postgres::copy_stopped(source, &mut sink, control)?;
-    let run_as = making.shared.run_as()?;
-    run_as.give(&data)?;
-    postgres::bootstrap_superuser(installation, run_as, &data)
+    postgres::copy_stopped(source, &mut sink, control).map(drop)
 }
 
 /// Debian keeps the configuration outside the data folder: what it says comes into the copy, without what names places.
 fn carry_configuration(source: &Path, data: &Path, warnings: &mut Vec<String>) -> Result<()> {
     let target = data.join("postgresql.conf");
-    if target.exists() {
-        return Ok(());
-    }
-    let found = outside_configuration(source);
+    let own = source.join("postgresql.conf");
+    let found = match (target.exists(), conf::leaves(&own, source)?) {
+        (true, false) => return Ok(()),
+        // What it includes from outside is made part of the copy's.
+        (true, true) => Some(own),
+        (false, _) => outside_configuration(source),
+    };
     let text = match &found {
         Some(file) => {
             let mut settings = conf::of_file(file)?;

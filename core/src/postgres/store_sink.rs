@@ -5,14 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rayon::prelude::*;
-
 use super::cluster_cache::{CLOCK_SLACK_NS, Stat, UNGUARDED_SLACK_NS, now_ns};
 use super::sink::{STEP, check_path, open_source};
 use super::{ClusterCache, Sink, SourceFile};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
 use crate::store::{ChunkId, ChunkRef, Cutting, Entry, EntryKind, Half, Session};
+use crate::sys::parallel;
 
 /// Puts files into a session in parallel and keeps what the manifest will say of them. Files that the cache of the last
 /// capture knows by an equal stat, and whose chunks the store still has, are not read.
@@ -25,6 +24,7 @@ pub struct StoreSink<'a> {
     seen: ClusterCache,
     c0_ns: Option<i64>,
     copied: u64,
+    read: u64,
 }
 
 /// Modification time of folders and of files made by the copy: equal clusters get equal manifests, and Postgres does not look.
@@ -34,13 +34,21 @@ const NO_TIME: i64 = 0;
 struct Taken {
     entry: Entry,
     reusable: Option<(Stat, Vec<ChunkRef>)>,
+    /// Bytes that were read: none where the cache knew the file.
+    read: u64,
 }
 
 impl<'a> StoreSink<'a> {
     /// Into `session`, with what the last capture of the same cluster left ([`ClusterCache::default`] where there is nothing).
     #[must_use]
     pub fn new(session: &'a Session, known: ClusterCache) -> Self {
-        Self { session, entries: BTreeMap::new(), root_mode: 0o700, known, seen: ClusterCache::default(), c0_ns: None, copied: 0 }
+        Self { session, entries: BTreeMap::new(), root_mode: 0o700, known, seen: ClusterCache::default(), c0_ns: None, copied: 0, read: 0 }
+    }
+
+    /// Bytes read until now; files that the cache knows were not.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.read
     }
 
     /// Writes the manifest. The half's facts hold `root_mode`, the 12 mode bits of the data folder, which has no entry; the
@@ -76,7 +84,8 @@ impl<'a> StoreSink<'a> {
             if let Some(chunks) = self.known.find(&stat).filter(|_| stat.is_settled(settled_by))
                 && self.has_all(chunks)?
             {
-                return Ok(Some(Taken { entry: file_entry(file, &metadata, chunks.clone()), reusable: Some((stat, chunks.clone())) }));
+                let entry = file_entry(file, &metadata, chunks.clone());
+                return Ok(Some(Taken { entry, reusable: Some((stat, chunks.clone())), read: 0 }));
             }
         }
         let Some(open) = open_source(file)? else { return Ok(None) };
@@ -85,7 +94,8 @@ impl<'a> StoreSink<'a> {
         let (after, _) = Stat::of(&open, &file.source, file.cutting)?;
         let proven = before == after && before.is_settled(settled_by);
         let entry = file_entry(file, &metadata, read.chunks.clone());
-        Ok(Some(Taken { entry, reusable: proven.then_some((before, read.chunks)) }))
+        let bytes = length(&read.chunks);
+        Ok(Some(Taken { entry, reusable: proven.then_some((before, read.chunks)), read: bytes }))
     }
 
     fn has_all(&self, chunks: &[ChunkRef]) -> Result<bool> {
@@ -128,11 +138,11 @@ impl Sink for StoreSink<'_> {
                 control.check()?;
                 self.take(file, if file.live { settled_by.0 } else { settled_by.1 })
             };
-            let taken: Result<Vec<Option<Taken>>> = step.par_iter().map(take).collect();
-            for taken in taken?.into_iter().flatten() {
+            for taken in parallel::map(step, take)?.into_iter().flatten() {
                 if let Some((stat, chunks)) = taken.reusable {
                     self.seen.insert(stat, chunks);
                 }
+                self.read += taken.read;
                 self.add(taken.entry);
             }
             done += step.len();
@@ -144,6 +154,7 @@ impl Sink for StoreSink<'_> {
     fn bytes(&mut self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
         check_path(path)?;
         let read = self.session.put_bytes(bytes, Cutting::Content)?;
+        self.read += count(bytes.len());
         self.add(entry(path, mode, ids(), NO_TIME, Some(read.chunks)));
         Ok(())
     }
@@ -161,13 +172,14 @@ fn file_entry(file: &SourceFile, metadata: &std::fs::Metadata, chunks: Vec<Chunk
 fn entry(path: &Path, mode: u32, (uid, gid): (u32, u32), mtime_ns: i64, chunks: Option<Vec<ChunkRef>>) -> Entry {
     let kind = match chunks {
         None => EntryKind::Folder,
-        Some(chunks) => {
-            let size = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
-            EntryKind::File { size, chunks, holes: Vec::new(), link: 0 }
-        }
+        Some(chunks) => EntryKind::File { size: length(&chunks), chunks, holes: Vec::new(), link: 0 },
     };
     let mode = u16::try_from(mode & 0o7777).unwrap_or_default();
     Entry { path: path.as_os_str().as_bytes().to_vec(), kind, mode, uid, gid, mtime_ns, xattrs: Vec::new(), unstable: false }
+}
+
+fn length(chunks: &[ChunkRef]) -> u64 {
+    chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
 }
 
 /// Owner of what the copy adds itself.

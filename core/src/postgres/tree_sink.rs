@@ -5,14 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
-
 use super::sink::{STEP, check_path, open_source};
 use super::{Sink, SourceFile};
 use crate::clone::{Backend, Method, choose};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
-use crate::sys::fs;
+use crate::sys::{fs, parallel};
 
 /// A sink that clones into a new folder, by the cheapest backend. Modes are kept, owners are the caller's; nothing is
 /// synced: the caller syncs the file system once. After a failure the caller removes the folder.
@@ -70,7 +68,7 @@ impl Sink for TreeSink {
     fn files(&mut self, files: &[SourceFile], control: &Control) -> Result<()> {
         let mut done = 0;
         for step in files.chunks(STEP) {
-            step.par_iter().try_for_each(|file| control.check().and_then(|()| self.file(file)))?;
+            parallel::map(step, |file| control.check().and_then(|()| self.file(file)))?;
             done += step.len();
             control.report("copy cluster", count(done), count(files.len()), Unit::Items);
         }

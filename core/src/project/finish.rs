@@ -2,6 +2,7 @@
 //! already, so that both can be interrupted and run again.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use super::checkpoints::files_of;
 use super::database::Database;
@@ -19,6 +20,8 @@ pub(super) struct Finished {
     pub(super) fsyncs: u64,
     pub(super) kept: Option<PathBuf>,
     pub(super) warnings: Vec<String>,
+    /// When clients could connect again.
+    pub(super) reachable: Option<Instant>,
 }
 
 impl Finished {
@@ -53,6 +56,7 @@ impl Project {
             database.release()?;
             self.pass("branch-released")?;
             start_again(database, journal, control, &mut finished.warnings);
+            finished.reachable = Some(Instant::now());
             self.pass("server-started")?;
         }
         self.remove_journal(&syncs)?;

@@ -94,7 +94,12 @@ impl Project {
 
 /// Milliseconds since `start`.
 pub(super) fn millis(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    millis_between(start, Instant::now())
+}
+
+/// Milliseconds from `start` to `end`.
+pub(super) fn millis_between(start: Instant, end: Instant) -> u64 {
+    u64::try_from(end.saturating_duration_since(start).as_millis()).unwrap_or(u64::MAX)
 }
 
 fn warnings(files: &Captured, cluster: Option<&ClusterCapture>) -> Vec<String> {

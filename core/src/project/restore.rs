@@ -9,7 +9,7 @@ use super::configuration::Hooks;
 use super::database::{Database, SAFETY_MODE};
 use super::finish::Finished;
 use super::journal::{Journal, State, recovery_needed};
-use super::pairing::{PairRequest, millis};
+use super::pairing::{PairRequest, millis, millis_between};
 use super::record::FORMAT;
 use super::{Project, failpoint, paths};
 use crate::error::{Error, ErrorKind, Result};
@@ -123,7 +123,8 @@ impl Project {
         }
         let finished = self.finish(&mut work.journal, &control.uncancellable()).map_err(|error| stuck(self, &work.journal, error))?;
         let journal = work.journal;
-        let downtime_ms = work.stopped_at.map_or(0, millis);
+        let reachable = finished.reachable.unwrap_or_else(Instant::now);
+        let downtime_ms = work.stopped_at.map_or(0, |stopped| millis_between(stopped, reachable));
         let fsyncs = work.syncs.count() + work.stored_fsyncs + finished.fsyncs;
         drop(alone);
         let mut warnings = [self.notices(), &work.warnings, &finished.warnings].concat();

@@ -92,7 +92,7 @@ impl Project {
             }
         }
         child.envs(variables.iter().map(|(name, value)| (name, value)));
-        let child = child.spawn().map_err(|source| cannot_run(program, source))?;
+        let child = child.spawn().map_err(|source| cannot_run(program, &self.environment.path(), source))?;
         wait(child, control)
     }
 
@@ -178,13 +178,18 @@ fn no_command() -> Error {
     Error::new(ErrorKind::InvalidArgument, "no command to run").hint("name a program and its arguments after --")
 }
 
-fn cannot_run(program: &OsString, source: std::io::Error) -> Error {
+/// A folder of PATH that may not be searched makes the system say "permission denied" for a program that is nowhere.
+fn cannot_run(program: &OsString, path: &[PathBuf], source: std::io::Error) -> Error {
     let name = program.display();
+    let bare = PathBuf::from(program).components().count() == 1 && !program.as_encoded_bytes().contains(&b'/');
+    let nowhere = bare && !path.iter().any(|folder| folder.join(program).exists());
     let error = match source.kind() {
-        std::io::ErrorKind::NotFound => Error::new(ErrorKind::NotFound, format!("the program {name} was not found"))
-            .hint("check its name, PATH, and `commands` in .forklift.json"),
-        std::io::ErrorKind::PermissionDenied => {
+        std::io::ErrorKind::PermissionDenied if !nowhere => {
             Error::new(ErrorKind::Permission, format!("the program {name} cannot be executed")).hint("check its mode")
+        }
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => {
+            Error::new(ErrorKind::NotFound, format!("the program {name} was not found"))
+                .hint("check its name, PATH, and `commands` in .forklift.json")
         }
         _ => Error::new(ErrorKind::Command, format!("the program {name} cannot be run: {source}")),
     };

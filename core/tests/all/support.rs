@@ -5,9 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use forklift::postgres::{
-    Address, Credentials, Installation, Origin, Role, RunAs, Server, ServerSpec, ServerStatus, StopMode, Version, status,
-};
+use forklift::postgres::{Address, Credentials, Installation, Origin, Role, RunAs, Server, ServerSpec, ServerStatus, StopMode, status};
 use forklift::{Control, Environment, Result};
 
 /// How long anything may take.
@@ -217,10 +215,10 @@ pub(crate) fn fingerprint(folder: &Path) -> Vec<(PathBuf, String)> {
     files
 }
 
-/// Runs one ignored test of this binary in a process of its own, with a cluster's folder as its argument.
+/// Runs one test of this binary in a process of its own, with a cluster's folder as its argument.
 pub(crate) fn child(test: &str, root: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(ARGUMENT, root)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

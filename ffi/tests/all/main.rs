@@ -1,5 +1,13 @@
 //! Tests of the C ABI against the built library and a real C compiler.
-#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +30,11 @@ fn library_folder() -> PathBuf {
             let program = std::env::current_exe().expect("own path");
             let folder = program.parent().and_then(Path::parent).expect("profile folder").to_owned();
             let target = folder.parent().expect("target folder");
-            let build = Command::new(env!("CARGO")).args(["build", "--package", "forklift-ffi", "--target-dir"]).arg(target).current_dir(crate_folder()).output();
+            let build = Command::new(env!("CARGO"))
+                .args(["build", "--package", "forklift-ffi", "--target-dir"])
+                .arg(target)
+                .current_dir(crate_folder())
+                .output();
             let build = build.expect("cargo runs");
             assert!(build.status.success(), "{}", String::from_utf8_lossy(&build.stderr));
             folder

@@ -29,11 +29,12 @@ fn run_passes_on_how_its_command_ended() {
     assert!(missing.code != 0 && missing.err.contains("no-such-program"), "{missing:?}");
 }
 
+// What these commands wait for goes with the test's folder, so that none outlives a test that fails.
 #[test]
 fn ctrl_c_does_not_end_run_before_its_command() {
     let place = Place::new();
     let folder = files_only(&place);
-    let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done";
+    let script = "trap 'echo caught; exit 9' INT; echo ready; while [ -e a.txt ]; do sleep 0.05; done";
     let mut child = place.command(&folder, &["project", "run", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("ready"));
@@ -49,8 +50,11 @@ fn ctrl_c_does_not_end_run_before_its_command() {
 fn a_request_to_terminate_ends_run_and_its_command() {
     let place = Place::new();
     let folder = files_only(&place);
-    let mut child =
-        place.command(&folder, &["project", "run", "sh", "-c", "echo ready; exec sleep 600"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = place
+        .command(&folder, &["project", "run", "sh", "-c", "echo ready; while [ -e a.txt ]; do sleep 0.05; done"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("ready"));
     kill("TERM", child.id());
@@ -63,7 +67,7 @@ fn a_request_to_terminate_ends_run_and_its_command() {
 #[test]
 fn ctrl_c_ends_an_operation_and_leaves_nothing() {
     let place = Place::new();
-    let seed = "echo $$ > pid; mv pid ready; exec sleep 600";
+    let seed = "echo $$ > pid; mv pid ready; while [ -e ready ]; do sleep 0.05; done";
     let mut child = place.command(place.path(), &["create", "main", "--seed", seed, "--json"]).stdout(Stdio::piped()).spawn().unwrap();
     let ready = place.path().join("ready");
     until(|| ready.exists(), "the seed runs");

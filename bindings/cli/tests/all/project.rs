@@ -77,7 +77,12 @@ fn the_database_goes_with_the_files() {
     let notes = || psql("SELECT string_agg(text, ',' ORDER BY text) FROM notes");
 
     let capture = run(&["capture", "start", "--json"]).facts();
-    assert_eq!(capture["mode"], "stopped");
+    assert_eq!((&capture["mode"], &capture["downtime_ms"], &capture["coverage"]["complete"]), (&json!("stopped"), &json!(0), &json!(true)));
+    for figure in ["bytes_read", "bytes_new", "bytes_stored", "fsyncs"] {
+        assert!(capture[figure].as_u64().unwrap() > 0, "{figure}: {capture}");
+    }
+    let again = run(&["capture", "again", "--json"]).facts();
+    assert_eq!((&again["mode"], &again["bytes_new"], &again["bytes_stored"]), (&json!("unchanged"), &json!(0), &json!(0)));
     write(&folder.join("code.txt"), "two\n");
     psql("INSERT INTO notes VALUES ('two')").text();
     assert_eq!(notes().text(), "one,two\n");

@@ -199,6 +199,11 @@ fn a_file_that_never_stands_still_is_recorded_as_unstable() {
             }
         })
     };
+    // A writer that has not begun yet would leave the first read in peace.
+    let start = fs::metadata(lab.at("log")).expect("stat").len();
+    while fs::metadata(lab.at("log")).expect("stat").len() == start {
+        std::thread::yield_now();
+    }
     let captured = lab.capture();
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     writer.join().expect("writer");

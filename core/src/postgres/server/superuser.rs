@@ -20,7 +20,9 @@ pub fn bootstrap_superuser(installation: &Installation, run_as: &RunAs, data: &P
     }
     run_as.check(installation, data)?;
     let mut command = run_as.command(installation, "postgres")?;
-    command.args(["--single", "-D"]).arg(data).args(["-c", "archive_mode=off", "-c", "logging_collector=off", "template1"]);
+    // A copied configuration may name the data folder of its source, which would win over -D.
+    let own = format!("data_directory={}", data.display());
+    command.args(["--single", "-D"]).arg(data).args(["-c", &own, "-c", "archive_mode=off", "-c", "logging_collector=off", "template1"]);
     let failed = |source: std::io::Error| Error::io("run the single-user backend on", data, source);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     if let Some(mut input) = child.stdin.take() {

@@ -23,12 +23,10 @@ fn repository(machine: &Machine) -> PathBuf {
 }
 
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_setup() {
-    let environment = Environment::read();
-    let Some(data) = environment.get("FORKLIFT_DATA") else { return };
-    let work = PathBuf::from(data).with_file_name("work");
-    Project::setup(&work, &SetupOptions::default(), &ProjectOptions::default(), &environment, &Control::silent()).unwrap();
+    let Some(top) = parent() else { return };
+    let options = ProjectOptions::default();
+    Project::setup(&top.join("work"), &SetupOptions::default(), &options, &Environment::read(), &Control::silent()).unwrap();
 }
 
 #[test]

@@ -8,7 +8,6 @@ const BEFORE: &[&str] = &["journal-written", "cluster-prepared", "files-staged",
 const AFTER: &[&str] = &["selected", "files-installed", "installed", "journal-removed", "cleaned"];
 
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_restore() {
     if let Some(project) = inherited() {
         restore(&project, "first");
@@ -16,7 +15,6 @@ fn child_restore() {
 }
 
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_recover() {
     if let Some(project) = inherited() {
         project.recover(&Control::silent()).unwrap();

@@ -19,13 +19,12 @@ fn words(machine: &Machine, test: &str) -> Vec<OsString> {
         words.push(word);
     }
     words.push(std::env::current_exe().unwrap().into());
-    words.extend(["--exact", "--ignored", "-q"].map(OsString::from));
+    words.extend(["--exact", "-q"].map(OsString::from));
     words.push(format!("project::tests::{test}").into());
     words
 }
 
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_capture_and_restore() {
     if let Some(project) = inherited() {
         capture(&project, "inside");
@@ -36,13 +35,11 @@ fn child_capture_and_restore() {
 
 /// Runs the same from one managed command further in.
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_nested() {
     let Some(project) = inherited() else { return };
     let command = [
         std::env::current_exe().unwrap().into(),
         "--exact".into(),
-        "--ignored".into(),
         "-q".into(),
         "project::tests::locking::child_capture_and_restore".into(),
     ];
@@ -159,7 +156,6 @@ fn what_a_killed_command_held_is_free_again() {
 }
 
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_sleeps() {
     if let Some(project) = inherited() {
         // Ends by itself once its parent is gone.

@@ -58,7 +58,12 @@ impl Machine {
     }
 
     fn variables(&self) -> Vec<(&'static str, PathBuf)> {
-        vec![("FORKLIFT_DATA", self.path("data")), ("FORKLIFT_STORE", self.path("store")), ("HOME", self.path("home"))]
+        vec![
+            (CHILD, self.path("")),
+            ("FORKLIFT_DATA", self.path("data")),
+            ("FORKLIFT_STORE", self.path("store")),
+            ("HOME", self.path("home")),
+        ]
     }
 
     fn environment(&self) -> Environment {
@@ -85,7 +90,7 @@ impl Machine {
     /// A process of its own that runs one of the tests named `child_...`.
     fn child(&self, test: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "--ignored", "--nocapture", &format!("project::tests::{test}")]);
+        command.args(["--exact", "--nocapture", &format!("project::tests::{test}")]);
         command.envs(self.variables()).env_remove("FORKLIFT_RUN_TOKEN").env_remove("FORKLIFT_FAILPOINT");
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         command
@@ -96,11 +101,17 @@ impl Machine {
     }
 }
 
+/// The folder of the machine that started this process; without one, the test is run among all and does nothing.
+const CHILD: &str = "FORKLIFT_TEST_PROJECT_CHILD";
+
+#[allow(clippy::disallowed_methods, reason = "tells a child from a test that nobody started as one")]
+fn parent() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(PathBuf::from)
+}
+
 /// The project of the machine that started this process, if one did.
 fn inherited() -> Option<Project> {
-    let environment = Environment::read();
-    let work = PathBuf::from(environment.get("FORKLIFT_DATA")?).with_file_name("work");
-    Some(Project::open(&work, &ProjectOptions::default(), &environment).unwrap())
+    Some(Project::open(&parent()?.join("work"), &ProjectOptions::default(), &Environment::read()).unwrap())
 }
 
 fn capture(project: &Project, name: &str) -> CaptureReport {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use super::crash::{child_command, child_input, feed};
+use super::crash::{CHILD, child_command, child_input, feed};
 use super::*;
 use crate::ErrorKind;
 use crate::store::PruneOptions;
@@ -18,7 +18,11 @@ fn in_namespace(test: &str, shell: &str, input: &std::path::Path) {
     }
     let inner = child_command(test);
     let mut command = Command::new("unshare");
-    command.args(["-Urm", "sh", "-c", &format!("{shell} && exec \"$@\""), "sh"]).arg(inner.get_program()).args(inner.get_args());
+    command
+        .args(["-Urm", "sh", "-c", &format!("{shell} && exec \"$@\""), "sh"])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env(CHILD, "1");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     feed(&mut child, input);
     let output = child.wait_with_output().unwrap();
@@ -34,7 +38,6 @@ fn row_30_row_32_a_full_disk_fails_the_capture_and_leaves_the_rest() {
 }
 
 #[test]
-#[ignore = "the child of another test"]
 fn child_on_a_full_disk() {
     let Some(mount) = child_input() else { return };
     let store = Store::create(&mount.join("store")).unwrap();
@@ -91,7 +94,6 @@ fn row_51_a_read_only_store_is_read() {
 }
 
 #[test]
-#[ignore = "the child of another test"]
 fn child_on_a_read_only_mount() {
     let Some(path) = child_input() else { return };
     let store = Store::open(&path).unwrap();
@@ -138,7 +140,6 @@ fn row_51_another_accounts_store_is_read() {
 }
 
 #[test]
-#[ignore = "the child of another test"]
 fn child_with_another_account() {
     let Some(path) = child_input() else { return };
     let store = Store::open(&path).unwrap();

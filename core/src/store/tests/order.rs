@@ -2,11 +2,10 @@
 
 use std::process::{Command, Stdio};
 
-use super::crash::{child_command, child_input, feed};
+use super::crash::{CHILD, child_command, child_input, feed};
 use super::*;
 
 #[test]
-#[ignore = "the child of another test"]
 fn child_that_commits_once() {
     let Some(path) = child_input() else { return };
     let store = Store::open(&path).unwrap();
@@ -44,7 +43,13 @@ fn row_25_row_26_everything_is_durable_before_what_names_it() {
     let inner = child_command("order::child_that_commits_once");
     let mut command = Command::new("strace");
     command.args(["-f", "-y", "-s", "4096", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", "-o"]).arg(&trace);
-    command.arg(inner.get_program()).args(inner.get_args()).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env(CHILD, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else {
         println!("SKIPPED row_25_row_26_everything_is_durable_before_what_names_it: there is no strace");
         return;

@@ -16,7 +16,7 @@ const FOLDER: &str = "FORKLIFT_TEST_MAKER";
 fn a_maker_killed_in_the_middle_leaves_no_branch() {
     let place = Place::new();
     let mut maker = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "branch::crash::maker", "--ignored"])
+        .args(["--exact", "branch::crash::maker"])
         .env(FOLDER, place.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -40,7 +40,6 @@ fn a_maker_killed_in_the_middle_leaves_no_branch() {
 }
 
 #[test]
-#[ignore = "the other process of the test above"]
 #[allow(clippy::disallowed_methods, reason = "the test above tells its child the folder so")]
 fn maker() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };

@@ -122,6 +122,45 @@ fn a_stopped_data_folder_is_copied_with_its_tablespace_and_never_touched() {
 }
 
 #[test]
+fn configuration_outside_the_data_folder_is_carried() {
+    let place = Place::new();
+    let mut cluster = Cluster::new();
+    let etc = cluster.root().join("etc");
+    cluster.spec.run_as.make_folder(&etc.join("conf.d")).unwrap();
+    let data = cluster.spec.data.clone();
+    std::fs::rename(data.join("postgresql.conf"), etc.join("base.conf")).unwrap();
+    let main = format!(
+        "include 'base.conf'\ninclude_dir 'conf.d'\ndata_directory = '{}'\nexternal_pid_file = '{}/pid'\n",
+        data.display(),
+        etc.display()
+    );
+    std::fs::write(etc.join("postgresql.conf"), main).unwrap();
+    std::fs::write(etc.join("conf.d/own.conf"), "work_mem = '9MB'\narchive_mode = on\narchive_command = 'false'\n").unwrap();
+    cluster.spec.run_as.give(&etc).unwrap();
+    cluster.spec.settings.push(("config_file".to_owned(), etc.join("postgresql.conf").display().to_string()));
+    let server = cluster.start().unwrap();
+    support::stop(server);
+
+    let branch = place.branches.create("copy", &Origin::DataDir(data.clone()), &CreateOptions::default(), &silent()).unwrap();
+    let told = branch.warnings().join("; ");
+    assert!(told.contains(&etc.join("postgresql.conf").display().to_string()) && told.contains("archive_mode"), "{told}");
+    start(&branch);
+    let shown = "select current_setting('work_mem'), current_setting('archive_mode'), current_setting('external_pid_file')";
+    assert_eq!(rows(&branch, shown), ["9MB|off|"]);
+    assert!(value(&branch, "show data_directory").starts_with(&place.path().display().to_string()));
+    assert!(!data.join("postgresql.conf").exists() && !etc.join("pid").exists());
+
+    // A configuration that says where the source is does not lead the copy there.
+    std::fs::write(data.join("postgresql.conf"), format!("data_directory = '{}'\n", data.display())).unwrap();
+    cluster.spec.run_as.give(&data).unwrap();
+    let before = digest(&data);
+    let branch = place.branches.create("again", &Origin::DataDir(data.clone()), &CreateOptions::default(), &silent()).unwrap();
+    start(&branch);
+    assert!(value(&branch, "show data_directory").starts_with(&place.path().display().to_string()));
+    assert_eq!(digest(&data), before);
+}
+
+#[test]
 fn a_dump_of_another_server_brings_rows_roles_owners_and_extensions() {
     let place = Place::new();
     let source = place.running(

@@ -16,7 +16,7 @@ fn a_full_disk_fails_every_step_and_leaves_what_was() {
     let folder = tempfile::tempdir().unwrap();
     let me = std::env::current_exe().unwrap();
     let script = format!(
-        "mount -t tmpfs -o size=160m tmpfs {0} && exec {1} --exact branch::faults::child_on_a_small_disk --ignored",
+        "mount -t tmpfs -o size=160m tmpfs {0} && exec {1} --exact branch::faults::child_on_a_small_disk",
         folder.path().display(),
         me.display()
     );
@@ -30,7 +30,6 @@ fn a_full_disk_fails_every_step_and_leaves_what_was() {
 }
 
 #[test]
-#[ignore = "the child of the test above"]
 #[allow(clippy::disallowed_methods, reason = "the test above tells its child the folder so")]
 fn child_on_a_small_disk() {
     let Some(disk) = std::env::var_os(SMALL).map(PathBuf::from) else { return };

@@ -1,5 +1,7 @@
 //! Servers to copy from and to, for the tests of copies, sequences and marks.
 
+mod churn;
+
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +10,7 @@ use forklift::postgres::{CopyReport, InitOptions, Server, Sink, Sql, StopMode, T
 use forklift::{Control, Result};
 
 use crate::support::{Cluster, PATIENCE, wait_for};
+pub(crate) use churn::{assert_consistent, churn};
 
 /// A cluster with or without a running server.
 pub(crate) struct Source {

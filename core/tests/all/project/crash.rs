@@ -9,7 +9,6 @@ use forklift::project::RecoverOutcome;
 use super::*;
 
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_restore() {
     if let Some(project) = inherited() {
         restore(&project, "start");
@@ -17,7 +16,6 @@ fn child_restore() {
 }
 
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_recover() {
     if let Some(project) = inherited() {
         project.recover(&silent()).unwrap();
@@ -25,12 +23,10 @@ fn child_recover() {
 }
 
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_setup() {
-    let environment = Environment::read();
-    let Some(data) = environment.get("FORKLIFT_DATA") else { return };
+    let Some(top) = parent() else { return };
     let setup = SetupOptions { from: Some("main".to_owned()), ..SetupOptions::default() };
-    Project::setup(&PathBuf::from(data).with_file_name("work"), &setup, &ProjectOptions::default(), &environment, &silent()).unwrap();
+    Project::setup(&top.join("work"), &setup, &ProjectOptions::default(), &Environment::read(), &silent()).unwrap();
 }
 
 fn killed(world: &World, child: &str, step: &str) {

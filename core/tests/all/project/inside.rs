@@ -7,7 +7,6 @@ use forklift::project::RunOptions;
 use super::*;
 
 #[test]
-#[ignore = "a process that other tests start"]
 fn child_agent() {
     let Some(project) = inherited() else { return };
     let branch = project.branch().unwrap().unwrap();

@@ -1,8 +1,13 @@
 //! Projects with a database: files and rows captured, put back and recovered together, with real servers and processes.
 
+mod broken_off;
+mod busy;
+mod clients;
 mod crash;
+mod full;
 mod inside;
 mod pair;
+mod refused;
 mod worktrees;
 
 use std::ffi::OsString;
@@ -25,8 +30,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// In a folder of this one.
+    pub(crate) fn below(folder: &Path) -> Self {
         use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in(folder).unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
         std::fs::create_dir(folder.path().join("home")).unwrap();
         let store = Store::open_or_create(&folder.path().canonicalize().unwrap().join("store")).unwrap();
@@ -42,7 +52,11 @@ impl World {
 
     /// With one worktree `work`, bound to a branch of its own.
     pub(crate) fn with_project() -> (Self, Project) {
-        let world = Self::new();
+        Self::new().bound()
+    }
+
+    fn bound(self) -> (Self, Project) {
+        let world = self;
         write(&world.path("work/app.py"), "version = 1\n");
         write(&world.path("work/lib/util.py"), "one\n");
         let (project, report) = world.setup("work", &[]).unwrap();
@@ -82,7 +96,7 @@ impl World {
 
     fn child_words(&self, test: &str) -> Vec<OsString> {
         let program: OsString = std::env::current_exe().unwrap().into();
-        let arguments = ["--exact", "--ignored", "-q", &format!("project::{test}")].map(OsString::from);
+        let arguments = ["--exact", "-q", &format!("project::{test}")].map(OsString::from);
         [program].into_iter().chain(arguments).collect()
     }
 
@@ -115,6 +129,7 @@ impl Drop for World {
 
 fn variables(top: &Path) -> Vec<(&'static str, OsString)> {
     vec![
+        (CHILD, top.into()),
         ("PATH", "/usr/local/bin:/usr/bin:/bin".into()),
         ("FORKLIFT_KEEPER", env!("CARGO_BIN_EXE_forklift-keeper").into()),
         ("FORKLIFT_DATA", top.join("data").into()),
@@ -128,11 +143,16 @@ fn environment_of(top: &Path, more: &[(&str, &str)]) -> Environment {
     Environment::of(variables(top).into_iter().map(|(name, value)| (name.to_owned(), value)).chain(more))
 }
 
+/// The folder of the world that started this process; without one, the test is run among all and does nothing.
+const CHILD: &str = "FORKLIFT_TEST_PROJECT_CHILD";
+
+pub(crate) fn parent() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(PathBuf::from)
+}
+
 /// The project of the world that started this process, if one did.
 pub(crate) fn inherited() -> Option<Project> {
-    let environment = Environment::read();
-    let work = PathBuf::from(environment.get("FORKLIFT_DATA")?).with_file_name("work");
-    Some(Project::open(&work, &ProjectOptions::default(), &environment).unwrap())
+    Some(Project::open(&parent()?.join("work"), &ProjectOptions::default(), &Environment::read()).unwrap())
 }
 
 pub(crate) fn silent() -> Control {

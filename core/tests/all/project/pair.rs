@@ -26,6 +26,7 @@ fn code_and_rows_are_put_back_together_and_the_restore_can_be_undone() {
     assert_eq!(state(&work, &branch), edited, "a plan touches nothing");
     let restored = restore(&project, "start");
     assert_eq!(restored.database, "replace");
+    assert!(restored.downtime_ms > 0 && restored.downtime_ms < restored.total_ms, "{restored:?}");
     assert_eq!(state(&work, &branch), start);
     assert_eq!(branch.url(UrlForm::Socket).unwrap(), url, "the address is the project's");
     assert_eq!(branch.info().unwrap().state, ServerState::Running);
@@ -62,7 +63,8 @@ fn a_stopped_server_stays_stopped_and_an_unchanged_database_is_left_alone() {
     branch.start(StartOptions::default(), &silent()).unwrap();
     edit(&work, &branch);
     branch.stop(&silent()).unwrap();
-    assert_eq!(restore(&project, "start").database, "replace");
+    let restored = restore(&project, "start");
+    assert_eq!((restored.database.as_str(), restored.downtime_ms), ("replace", 0));
     assert_eq!(branch.info().unwrap().state, ServerState::Stopped);
     assert_eq!(state(&work, &branch), start);
 }

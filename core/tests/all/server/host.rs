@@ -17,7 +17,6 @@ extern "C" fn count(_: libc::c_int) {
 }
 
 #[test]
-#[ignore = "a child of killing_the_library_during_a_start_stops_the_server"]
 fn dies_in_prepare() {
     let Some(root) = argument() else { return };
     let die = |_: &Server| {
@@ -30,7 +29,6 @@ fn dies_in_prepare() {
 }
 
 #[test]
-#[ignore = "a child of the tests of owners"]
 fn owns_a_server() {
     let Some(root) = argument() else { return };
     let mut spec = spec_at(&root);
@@ -43,7 +41,6 @@ fn owns_a_server() {
 }
 
 #[test]
-#[ignore = "a child of the_host_sees_no_signal_no_zombie_and_passes_no_descriptor_on"]
 #[allow(unsafe_code, reason = "a signal handler is what this is about")]
 fn is_a_careful_host() {
     let Some(root) = argument() else { return };
