@@ -227,7 +227,8 @@ def main():
                     out.write_text(page(results, chosen, measured, extra, number + 1))
     finally:
         shutil.rmtree(SCRATCH / "round", ignore_errors=True)
-    print(out.read_text())
+    if rounds:
+        print(out.read_text())
 
 
 if __name__ == "__main__":
