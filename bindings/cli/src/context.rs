@@ -68,6 +68,11 @@ impl Context {
         Store::open_or_create(&self.store_path()?)
     }
 
+    /// The store, which must be there.
+    pub(crate) fn existing_store(&self) -> Result<Store> {
+        Store::open(&self.store_path()?)
+    }
+
     /// The branches, where there is a store at all.
     pub(crate) fn existing_branches(&self) -> Result<Option<Branches>> {
         let path = self.store_path()?;

@@ -125,6 +125,7 @@ pub(super) fn scan(scope: &Scope, control: &Control) -> Result<Scan> {
         whole: sources.is_none(),
         excludes: scope.excludes()?,
         nevers: scope.nevers(),
+        never_inodes: scope.never_inodes(),
         folders: Vec::new(),
         scan: Scan { root, found: Vec::new(), left_out: Vec::new(), rules: Rules::default() },
     };
@@ -152,6 +153,7 @@ struct Walker {
     whole: bool,
     excludes: Gitignore,
     nevers: Vec<Vec<u8>>,
+    never_inodes: Vec<(u64, u64)>,
     folders: Vec<Folder>,
     scan: Scan,
 }
@@ -230,7 +232,7 @@ impl Walker {
 
     fn take(&mut self, path: Vec<u8>, stat: Stat, rules: &Chain, in_build: bool) {
         let is_folder = stat.kind == Kind::Folder;
-        if self.nevers.contains(&path) {
+        if self.nevers.contains(&path) || (is_folder && self.never_inodes.contains(&(stat.dev, stat.ino))) {
             return self.leave(&path, "store");
         }
         if !self.excludes.is_empty() && self.excludes.matched(OsStr::from_bytes(&path), is_folder).is_ignore() {

@@ -87,6 +87,13 @@ impl Scope {
         self.never.iter().filter_map(|path| path.strip_prefix(&self.root).ok()).map(normal).collect()
     }
 
+    /// The same by device and inode, for folders that have another path as well (a bind mount).
+    pub(super) fn never_inodes(&self) -> Vec<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt;
+        let found = self.never.iter().filter_map(|path| std::fs::metadata(path).ok());
+        found.map(|metadata| (metadata.dev(), metadata.ino())).collect()
+    }
+
     pub(super) fn excludes(&self) -> Result<Gitignore> {
         excludes(&self.exclude)
     }

@@ -1,79 +1,100 @@
 //! Making a store: under a lock on its folder, `FORMAT` last, so that a kill at any step can be taken up again.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::disk::Disk;
 use super::format::Format;
 use super::layout::{FOLDERS, Layout};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
-use crate::sys::fs::{self, Syncs};
-use crate::sys::id;
-use crate::sys::lock::{Lock, Mode};
+use crate::sys::fs::Syncs;
+use crate::sys::lock::Mode;
 
 /// Made first and removed last: a folder that holds it was being made into a store.
 const MARKER: &str = "creating";
 
 /// Makes a store in a folder that is absent, empty, or was left unfinished. `AlreadyExists` for any other.
-pub(super) fn create(path: &Path) -> Result<()> {
+pub(super) fn create(disk: &Arc<dyn Disk>, path: &Path) -> Result<()> {
     let path = std::path::absolute(path).map_err(|source| Error::io("resolve", path, source))?;
-    let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
-    if !existing.is_dir() {
+    let mut existing = Path::new("/");
+    for ancestor in path.ancestors() {
+        if disk.stat(ancestor)?.is_some() {
+            existing = ancestor;
+            break;
+        }
+    }
+    if !disk.is_folder(existing)? {
         return Err(Error::new(ErrorKind::AlreadyExists, format!("{} is not a folder", existing.display()))
             .with("path", existing.display())
             .hint("name an absent or empty folder for the store"));
     }
-    refuse_network(existing, &path)?;
-    let parent = existing.to_owned();
-    fs::make_folder(&path, 0o700)?;
-    let lock = Lock::wait_folder(&path, Mode::Exclusive, Duration::from_secs(60), &Control::silent())?;
-    let names = fs::names(&path)?;
+    refuse_network(disk.as_ref(), existing, &path)?;
+    disk.make_folder(&path, 0o700)?;
+    let lock = disk.lock_existing(&path, Mode::Exclusive, Duration::from_secs(60), &Control::silent())?;
+    let names = disk.names(&path)?;
     if !names.is_empty() && (names.iter().any(|name| name == "FORMAT") || !names.iter().any(|name| name == MARKER)) {
         let what = if names.iter().any(|name| name == "FORMAT") { "holds a store already" } else { "is neither a store nor empty" };
         return Err(Error::new(ErrorKind::AlreadyExists, format!("{} {what}", path.display()))
             .with("path", path.display())
             .hint("name an absent or empty folder for a new store"));
     }
-    fill(&Layout::new(path), &parent)?;
+    fill(&Layout::new(Arc::clone(disk), path))?;
     drop(lock);
     Ok(())
 }
 
-fn fill(layout: &Layout, parent: &Path) -> Result<()> {
-    let syncs = Syncs::new();
+fn fill(layout: &Layout) -> Result<()> {
+    let (disk, syncs) = (layout.disk(), Syncs::new());
     let marker = layout.root().join(MARKER);
-    touch(&marker, b"", &syncs)?;
+    touch(disk, &marker, b"", &syncs)?;
+    // Before anything else: a folder that holds something and no marker is taken for somebody else's.
+    disk.sync_folder(layout.root(), &syncs)?;
     for name in FOLDERS {
-        fs::make_folder(&layout.folder(name), 0o700)?;
+        disk.make_folder(&layout.folder(name), 0o700)?;
     }
     for first in 0..=u8::MAX {
-        fs::make_folder(&layout.pack_folder(first), 0o700)?;
+        disk.make_folder(&layout.pack_folder(first), 0o700)?;
     }
-    touch(&layout.lock(), b"", &syncs)?;
-    touch(&layout.gate(), b"", &syncs)?;
-    fs::remove_file(&layout.generation_file())?;
-    touch(&layout.generation_file(), b"0\n", &syncs)?;
+    touch(disk, &layout.lock(), b"", &syncs)?;
+    touch(disk, &layout.gate(), b"", &syncs)?;
+    disk.remove_file(&layout.generation_file())?;
+    touch(disk, &layout.generation_file(), b"0\n", &syncs)?;
     // Everything is there before FORMAT says so. Not syncfs, which would wait for what others write on this file system.
-    syncs.folder(&layout.packs())?;
-    syncs.folder(layout.root())?;
+    disk.sync_folder(&layout.packs(), &syncs)?;
+    disk.sync_folder(layout.root(), &syncs)?;
     let temporary = layout.temporary("format")?;
-    fs::write_new(&temporary, &[&Format::new(&id::random()?).encode()?], 0o600, &syncs)?;
-    fs::rename_new(&temporary, &layout.format())?;
-    syncs.folder(layout.root())?;
-    fs::remove_file(&marker)?;
-    syncs.folder(layout.root())?;
+    disk.write_new(&temporary, &[&Format::new(&disk.new_uuid()?).encode()?], 0o600, &syncs)?;
+    disk.rename_new(&temporary, &layout.format())?;
+    finish(layout)
+}
+
+/// Makes the names of the store and of every folder above it durable, then removes the marker. For the maker, and for whoever
+/// is about to rely on a store whose maker was killed between.
+pub(super) fn finish(layout: &Layout) -> Result<()> {
+    let (disk, syncs) = (layout.disk(), Syncs::new());
+    let marker = layout.root().join(MARKER);
+    if disk.stat(&marker)?.is_none() {
+        return Ok(());
+    }
+    disk.sync_folder(layout.root(), &syncs)?;
+    // Which of them are new is not known any more.
     for ancestor in layout.root().ancestors().skip(1) {
-        syncs.folder(ancestor)?;
-        if ancestor == parent {
-            break;
+        match disk.sync_folder(ancestor, &syncs) {
+            // One that we may not read, or that cannot be synced, was not made by us.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Permission | ErrorKind::ReadOnly | ErrorKind::Unsupported)
+                    || error.os() == Some(libc::EINVAL) => {}
+            other => other?,
         }
     }
-    Ok(())
+    disk.remove_file(&marker)
 }
 
 /// Makes a file unless it is there.
-fn touch(path: &Path, bytes: &[u8], syncs: &Syncs) -> Result<()> {
-    let made = if bytes.is_empty() { fs::create_new(path, 0o600).map(drop) } else { fs::write_new(path, &[bytes], 0o600, syncs) };
+fn touch(disk: &dyn Disk, path: &Path, bytes: &[u8], syncs: &Syncs) -> Result<()> {
+    let made = if bytes.is_empty() { disk.create_new(path, 0o600).map(drop) } else { disk.write_new(path, &[bytes], 0o600, syncs) };
     match made {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         other => other,
@@ -81,8 +102,8 @@ fn touch(path: &Path, bytes: &[u8], syncs: &Syncs) -> Result<()> {
 }
 
 /// Locks and folder syncs mean something else on these.
-fn refuse_network(existing: &Path, path: &Path) -> Result<()> {
-    match fs::network_file_system(existing)? {
+fn refuse_network(disk: &dyn Disk, existing: &Path, path: &Path) -> Result<()> {
+    match disk.network_file_system(existing)? {
         None => Ok(()),
         Some(name) => Err(Error::new(ErrorKind::Unsupported, format!("{} is on a network file system ({name})", path.display()))
             .with("path", PathBuf::from(path).display())

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::chunk::{from_hex, hex};
+use super::disk::Disk;
 use crate::error::{ErrorKind, Result};
-use crate::sys::{self, id};
+use crate::sys::id;
 
 /// Folders at the top of a store.
 pub(super) const FOLDERS: [&str; 9] = ["packs", "index", "refs", "tmp", "trash", "quarantine", "branches", "projects", "caches"];
@@ -38,15 +40,20 @@ impl fmt::Debug for PackId {
     }
 }
 
-/// The paths of one store.
+/// The paths of one store, and the disk they are on.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     root: PathBuf,
+    disk: Arc<dyn Disk>,
 }
 
 impl Layout {
-    pub(super) fn new(root: PathBuf) -> Self {
-        Self { root }
+    pub(super) fn new(disk: Arc<dyn Disk>, root: PathBuf) -> Self {
+        Self { root, disk }
+    }
+
+    pub(super) fn disk(&self) -> &dyn Disk {
+        self.disk.as_ref()
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -99,6 +106,11 @@ impl Layout {
         self.pack_folder(first).join(id.file_name())
     }
 
+    /// Whether a pack is in its place, with the size that the index knows.
+    pub(super) fn has_pack(&self, id: &PackId, size: u64) -> bool {
+        self.disk.stat(&self.pack(id)).is_ok_and(|found| found.is_some_and(|found| found.len == size))
+    }
+
     /// A new, unique path in `tmp/`.
     pub(super) fn temporary(&self, extension: &str) -> Result<PathBuf> {
         Ok(self.tmp().join(format!("{}.{extension}", id::sortable()?)))
@@ -106,7 +118,7 @@ impl Layout {
 
     /// The generation that prune bumps; `None` where the file does not parse, which no cache may be believed against.
     pub(super) fn generation(&self) -> Result<Option<u64>> {
-        let text = sys::fs::read_optional(&self.generation_file())?.unwrap_or_default();
+        let text = self.disk.read_optional(&self.generation_file())?.unwrap_or_default();
         Ok(std::str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok()))
     }
 
@@ -119,7 +131,7 @@ impl Layout {
         let mut packs = Vec::new();
         for first in 0..=u8::MAX {
             let folder = self.pack_folder(first);
-            let names = match sys::fs::names(&folder) {
+            let names = match self.disk.names(&folder) {
                 // Its packs are missed one by one, by name, when they are needed.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 other => other?,

@@ -1,12 +1,13 @@
 //! The store: chunks in packs, an index that can be rebuilt, manifests, and refs that make a checkpoint exist.
 //!
-//! Read in this order: `chunk` (ids, cutting), `format`, `layout`, `create` and `open`; `pack` (the bytes), `codec`,
-//! `packfile` (packs on disk), `index`; `session`, `parallel` and `publish` (writing), `reader`, `manifest`, `refs`, `prune`.
+//! Read in this order: `disk` (every file system call), `chunk` (ids, cutting), `format`, `layout`, `create` and `open`; `pack` (the bytes), `codec`,
+//! `packfile` (packs on disk), `index`; `session`, `parallel` and `publish` (writing), `reader`, `manifest`, `refs`; `prune`, `verify`, `repair`, `stats`.
 //! The formats, the order of locks and of publication, and the crash rules are in `ARCHITECTURE.md`.
 
 mod chunk;
 mod codec;
 mod create;
+mod disk;
 mod format;
 mod index;
 mod layout;
@@ -19,7 +20,10 @@ mod prune;
 mod publish;
 mod reader;
 mod refs;
+mod repair;
 mod session;
+mod stats;
+mod verify;
 mod wire;
 
 #[cfg(test)]
@@ -31,4 +35,7 @@ pub use open::Store;
 pub use prune::{PruneOptions, PruneReport};
 pub use reader::Reader;
 pub use refs::{Half, Ref, RefKind};
+pub use repair::{RepairOptions, RepairReport};
 pub use session::{FileRead, Session, SessionReport};
+pub use stats::{CheckpointStats, StatsReport};
+pub use verify::{Drilled, Finding, FindingKind, Loss, VerifyLevel, VerifyOptions, VerifyReport};

@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::create;
+use super::disk::{self, Disk};
 use super::format::{Format, Use};
 use super::index::View;
 use super::layout::Layout;
-use super::{PruneOptions, PruneReport, Reader, Ref, Session, prune, refs};
+use super::{
+    Drilled, PruneOptions, PruneReport, Reader, Ref, RepairOptions, RepairReport, Session, StatsReport, VerifyLevel, VerifyOptions,
+    VerifyReport, prune, refs, repair, stats, verify,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
-use crate::sys;
 
 /// An open store. Cheap to clone and shared between threads; opening writes nothing.
 #[derive(Debug, Clone)]
@@ -35,8 +38,12 @@ impl Store {
     /// `AlreadyExists` where there is a store, or anything else; `Unsupported` on a network file system; `NoSpace`,
     /// `Permission`, `ReadOnly`, `Io`.
     pub fn create(path: &Path) -> Result<Self> {
-        create::create(path)?;
-        Self::open(path)
+        Self::create_on(&disk::real(), &real_path(path)?)
+    }
+
+    pub(super) fn create_on(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
+        create::create(disk, path)?;
+        Self::open_on(disk, path)
     }
 
     /// Opens the store in `path`; a folder that is not one is left untouched.
@@ -44,10 +51,14 @@ impl Store {
     /// # Errors
     /// `NotFound` where there is no store; `UnsupportedFormat` where it is newer than this build; `Corrupt`.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_on(&disk::real(), &real_path(path)?)
+    }
+
+    pub(super) fn open_on(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
         let path = std::path::absolute(path).map_err(|source| Error::io("resolve", path, source))?;
-        let layout = Layout::new(path);
+        let layout = Layout::new(Arc::clone(disk), path);
         let file = layout.format();
-        let bytes = match sys::fs::read(&file) {
+        let bytes = match disk.read(&file) {
             Err(error) if error.kind() == ErrorKind::NotFound || error.os() == Some(libc::ENOTDIR) => {
                 let root = layout.root().display();
                 return Err(Error::new(ErrorKind::NotFound, format!("there is no store in {root}"))
@@ -66,11 +77,15 @@ impl Store {
     /// # Errors
     /// As [`Store::open`] and [`Store::create`].
     pub fn open_or_create(path: &Path) -> Result<Self> {
-        match Self::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => match create::create(path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => Self::open(path).map_err(|_| error),
+        Self::open_or_create_on(&disk::real(), &real_path(path)?)
+    }
+
+    pub(super) fn open_or_create_on(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
+        match Self::open_on(disk, path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => match create::create(disk, path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Self::open_on(disk, path).map_err(|_| error),
                 Err(error) => Err(error),
-                Ok(()) => Self::open(path),
+                Ok(()) => Self::open_on(disk, path),
             },
             other => other,
         }
@@ -140,6 +155,15 @@ impl Store {
         refs::list(self.layout())
     }
 
+    /// The last `count` refs by id, which is by time, oldest first, and the names of those of them that do not parse. Only
+    /// they are read, however many there are.
+    ///
+    /// # Errors
+    /// As [`Store::refs`].
+    pub fn last_refs(&self, count: usize) -> Result<(Vec<Ref>, Vec<String>)> {
+        refs::last(self.layout(), count)
+    }
+
     /// One ref by its exact id.
     ///
     /// # Errors
@@ -167,6 +191,50 @@ impl Store {
         prune::prune(self, options, control)
     }
 
+    /// Checks the store; what is wrong is in the report. Writes nothing, but for the memory of a budget (see
+    /// [`VerifyOptions`]), and works on a read-only mount.
+    ///
+    /// # Errors
+    /// `Busy` where a prune does not end, `Cancelled`, `Io` where the store's folders cannot be listed; a drill also
+    /// `InvalidArgument` (no scratch folder) and `NoSpace`.
+    pub fn verify(&self, options: &VerifyOptions, control: &Control) -> Result<VerifyReport> {
+        verify::verify(self, options, &mut |_| Ok(()), control)
+    }
+
+    /// As [`Store::verify`] with [`VerifyLevel::Drill`], whatever `options` say: `started` is given each restored checkpoint
+    /// before its trees are removed, to start its cluster; a failure becomes a finding.
+    ///
+    /// # Errors
+    /// As [`Store::verify`].
+    pub fn drill(
+        &self,
+        options: &VerifyOptions,
+        started: &mut dyn FnMut(&Drilled<'_>) -> Result<()>,
+        control: &Control,
+    ) -> Result<VerifyReport> {
+        verify::verify(self, &VerifyOptions { level: VerifyLevel::Drill, ..options.clone() }, started, control)
+    }
+
+    /// Puts right what can be: rebuilds the index, copies whole chunks out of damaged packs, looks for missing ones in the
+    /// trash, and puts what is damaged into the quarantine. Deletes nothing; may be interrupted and run again. What is lost all
+    /// the same is in the report.
+    ///
+    /// # Errors
+    /// `Busy` where captures or restores run or another prune or repair does, `Cancelled`, `NoSpace`, `ReadOnly`,
+    /// `Permission`, `UnsupportedFormat`, `Io`; what was copied by then is kept, and nothing was moved or lost.
+    pub fn repair(&self, options: &RepairOptions, control: &Control) -> Result<RepairReport> {
+        self.allow(Use::Write)?;
+        repair::repair(self, options, control)
+    }
+
+    /// What the store holds, in all and by checkpoint. Writes nothing.
+    ///
+    /// # Errors
+    /// `Busy` where a prune does not end, `Corrupt` where a manifest is damaged, `Cancelled`, `Io`.
+    pub fn stats(&self, control: &Control) -> Result<StatsReport> {
+        stats::stats(self, control)
+    }
+
     pub(super) fn layout(&self) -> &Layout {
         &self.inner.layout
     }
@@ -183,7 +251,21 @@ impl Store {
         Ok(view)
     }
 
-    fn allow(&self, what: Use) -> Result<()> {
+    pub(super) fn allow(&self, what: Use) -> Result<()> {
         self.inner.format.allow(what, &self.layout().format())
     }
+}
+
+/// The path without `..` and links, as far as it exists: a store that lies in a worktree must be known again by its path,
+/// and must be found from elsewhere.
+fn real_path(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path).map_err(|source| Error::io("resolve", path, source))?;
+    for above in absolute.ancestors() {
+        if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), absolute.strip_prefix(above)) {
+            // What does not exist yet cannot be a link; `..` in it has nothing to go up from.
+            let plain = rest.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+            return Ok(if plain { real.join(rest) } else { absolute });
+        }
+    }
+    Ok(absolute)
 }

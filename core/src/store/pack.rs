@@ -186,6 +186,23 @@ impl Trailer {
     }
 }
 
+/// The size of a pack of so many blobs, which take `body` bytes with their headers.
+pub(super) fn file_size(blobs: usize, body: u64) -> u64 {
+    (HEADER + blobs * ENTRY + TRAILER) as u64 + body
+}
+
+/// The blobs of a whole pack in memory, by its footer.
+pub(super) fn parse(bytes: &[u8], uuid: &[u8; 16]) -> Parsed<Vec<Blob>> {
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Malformed("it is too long"));
+    }
+    check_header(bytes, uuid)?;
+    let at = bytes.len().checked_sub(TRAILER).ok_or(Malformed("it is too short"))?;
+    let trailer = Trailer::parse(bytes.get(at..).unwrap_or_default(), bytes.len() as u64)?;
+    let footer = bytes.get(trailer.offset as usize..at).ok_or(Malformed("its trailer does not fit its size"))?;
+    trailer.blobs(footer)
+}
+
 /// The blobs of a pack whose footer is lost: found by their headers, each payload checked against its id.
 pub(super) fn salvage(bytes: &[u8]) -> Vec<Blob> {
     let mut blobs = Vec::new();
@@ -206,7 +223,7 @@ pub(super) fn salvage(bytes: &[u8]) -> Vec<Blob> {
     blobs
 }
 
-fn payload<'a>(pack: &'a [u8], blob: &Blob) -> Option<&'a [u8]> {
+pub(super) fn payload<'a>(pack: &'a [u8], blob: &Blob) -> Option<&'a [u8]> {
     pack.get(blob.offset as usize + BLOB_HEADER..usize::try_from(blob.end()).ok()?)
 }
 
@@ -229,13 +246,13 @@ impl OpenPack {
     }
 
     /// Whether it has to be written before it takes more.
-    pub(super) fn is_full(&self) -> bool {
-        self.body.len() >= TARGET || self.blobs.len() >= MAX_BLOBS
+    pub(super) fn is_full(&self, target: usize) -> bool {
+        self.body.len() >= target || self.blobs.len() >= MAX_BLOBS
     }
 
     /// Whether all of `other` fits in as well.
-    pub(super) fn has_room_for(&self, other: &OpenPack) -> bool {
-        self.body.len() + other.body.len() <= TARGET && self.blobs.len() + other.blobs.len() <= MAX_BLOBS
+    pub(super) fn has_room_for(&self, other: &OpenPack, target: usize) -> bool {
+        self.body.len() + other.body.len() <= target && self.blobs.len() + other.blobs.len() <= MAX_BLOBS
     }
 
     pub(super) fn push(&mut self, id: ChunkId, kind: Kind, plain: u32, codec: Codec, payload: &[u8]) {

@@ -1,17 +1,15 @@
 //! Packs on disk: reading one chunk, listing the chunks of a pack, and the bounded set of open packs.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ChunkId;
+use super::disk::{self, Disk, Handle};
 use super::index::Location;
 use super::layout::{Layout, PackId};
 use super::pack::{self, BLOB_HEADER, Blob, HEADER, MAX_BYTES, TRAILER, Trailer};
 use super::wire::Malformed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys;
 
 /// Packs kept open by one reader.
 const OPEN: usize = 64;
@@ -19,7 +17,7 @@ const OPEN: usize = 64;
 /// One open pack.
 #[derive(Debug)]
 pub(super) struct PackFile {
-    file: File,
+    file: Box<dyn Handle>,
     path: PathBuf,
     size: u64,
 }
@@ -28,11 +26,11 @@ impl PackFile {
     /// Opens a pack in its place or, where a prune that this process could not lock out has moved it, in the trash.
     pub(super) fn open(layout: &Layout, id: &PackId) -> Result<Self> {
         let path = layout.pack(id);
-        match Self::open_at(path) {
+        match Self::open_at(layout.disk(), path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                for generation in sys::fs::names(&layout.trash()).unwrap_or_default() {
+                for generation in layout.disk().names(&layout.trash()).unwrap_or_default() {
                     let trashed = layout.trash().join(generation).join(id.file_name());
-                    if let Ok(found) = Self::open_at(trashed) {
+                    if let Ok(found) = Self::open_at(layout.disk(), trashed) {
                         return Ok(found);
                     }
                 }
@@ -44,9 +42,14 @@ impl PackFile {
         }
     }
 
-    fn open_at(path: PathBuf) -> Result<Self> {
-        let file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
-        let size = file.metadata().map_err(|source| Error::io("stat", &path, source))?.len();
+    /// Opens a pack in its place only; `NotFound` where it is not there.
+    pub(super) fn open_in_place(layout: &Layout, id: &PackId) -> Result<Self> {
+        Self::open_at(layout.disk(), layout.pack(id))
+    }
+
+    fn open_at(disk: &dyn Disk, path: PathBuf) -> Result<Self> {
+        let file = disk.open(&path)?;
+        let size = file.len().map_err(|source| Error::io("stat", &path, source))?;
         Ok(Self { file, path, size })
     }
 
@@ -62,12 +65,26 @@ impl PackFile {
         }
         location.codec.check_lengths(location.plain, location.stored).map_err(damaged)?;
         let mut bytes = vec![0; BLOB_HEADER + location.stored as usize];
-        self.file.read_exact_at(&mut bytes, u64::from(location.offset)).map_err(|source| Error::io("read", &self.path, source))?;
+        self.exact(&mut bytes, u64::from(location.offset))?;
         let blob = Blob::parse(&bytes, location.offset).map_err(damaged)?;
         if blob.id != *id || blob.plain != location.plain || blob.stored != location.stored || blob.codec != location.codec {
             return Err(damaged(Malformed("another chunk lies there")));
         }
         pack::check(&blob, bytes.get(BLOB_HEADER..).unwrap_or_default()).map_err(damaged)
+    }
+
+    /// The stored bytes of a blob that the footer names, whose own header agrees and whose plain bytes have its hash.
+    pub(super) fn payload(&self, blob: &Blob) -> Result<Vec<u8>> {
+        let id = blob.id;
+        let damaged = |why: Malformed| damaged(&self.path, &format!("chunk {id}: {why}")).with("chunk", id);
+        let mut bytes = vec![0; BLOB_HEADER + blob.stored as usize];
+        self.exact(&mut bytes, u64::from(blob.offset))?;
+        if Blob::parse(&bytes, blob.offset).map_err(damaged)? != *blob {
+            return Err(damaged(Malformed("another chunk lies there")));
+        }
+        let payload = bytes.split_off(BLOB_HEADER);
+        pack::check(blob, &payload).map_err(damaged)?;
+        Ok(payload)
     }
 
     /// The blobs by the footer; `Corrupt` where header or footer is damaged.
@@ -97,7 +114,7 @@ impl PackFile {
     }
 
     fn exact(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        self.file.read_exact_at(buffer, offset).map_err(|source| Error::io("read", &self.path, source))
+        disk::read_exact_at(self.file.as_ref(), buffer, offset).map_err(|source| Error::io("read", &self.path, source))
     }
 }
 

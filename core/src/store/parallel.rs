@@ -5,17 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::Result;
 
-/// The threads that one session may add to those of its callers: one fewer than there are cores.
+/// The threads that one session may add to those of its callers.
 #[derive(Debug)]
 pub(super) struct Helpers {
     free: AtomicUsize,
 }
 
 impl Helpers {
-    pub(super) fn new() -> Self {
-        static CORES: OnceLock<usize> = OnceLock::new();
-        let cores = *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
-        Self { free: AtomicUsize::new(cores - 1) }
+    pub(super) fn new(threads: usize) -> Self {
+        Self { free: AtomicUsize::new(threads) }
     }
 
     /// The results in the order of the items, or the first failure that was met; then the rest is not begun.
@@ -63,6 +61,12 @@ impl Helpers {
             .ok();
         taken
     }
+}
+
+/// One fewer than there are cores.
+pub(super) fn other_cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from)) - 1
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! The way of packs and index segments from `tmp/` to their places, each durable before the next may rely on it.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::Store;
+use super::disk::{Disk, Handle};
 use super::index::{Draft, Segment, View, superseded_by_merge};
 use super::layout::{Layout, PackId};
 use super::pack::{Blob, OpenPack};
 use super::parallel::Helpers;
 use super::{chunk, packfile::PackFile};
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys::fs::{self, Syncs};
+use crate::sys::fs::Syncs;
 use crate::sys::id;
 
 /// Packs, index segments and refs are read-only once they are published.
@@ -25,7 +25,7 @@ pub(super) struct Sealed {
     blobs: Vec<Blob>,
     temporary: PathBuf,
     /// Open until its content was synced.
-    file: Option<File>,
+    file: Option<Box<dyn Handle>>,
 }
 
 impl Sealed {
@@ -33,8 +33,8 @@ impl Sealed {
     pub(super) fn write(layout: &Layout, uuid: &[u8; 16], pack: OpenPack) -> Result<Self> {
         let (id, parts, blobs) = pack.close(uuid);
         let temporary = layout.temporary("pack")?;
-        let file = fs::write_unsynced(&temporary, &[&parts[0], &parts[1], &parts[2]], PUBLISHED)?;
-        fs::start_writeback(&file);
+        let file = layout.disk().write_unsynced(&temporary, &[&parts[0], &parts[1], &parts[2]], PUBLISHED)?;
+        file.start_writeback();
         let size = parts.iter().map(|part| part.len() as u64).sum();
         Ok(Self { id, size, blobs, temporary, file: Some(file) })
     }
@@ -48,38 +48,38 @@ impl Sealed {
     }
 
     /// The file, to be synced by the caller.
-    pub(super) fn take_file(&mut self) -> Option<(File, PathBuf)> {
+    pub(super) fn take_file(&mut self) -> Option<(Box<dyn Handle>, PathBuf)> {
         self.file.take().map(|file| (file, self.temporary.clone()))
     }
 
     /// Removes what is left of it in `tmp/`.
-    pub(super) fn discard(self) {
-        std::fs::remove_file(&self.temporary).ok();
+    pub(super) fn discard(self, layout: &Layout) {
+        layout.disk().discard(&self.temporary);
     }
 
-    fn sync(&self, syncs: &Syncs) -> Result<()> {
+    fn sync(&self, layout: &Layout, syncs: &Syncs) -> Result<()> {
         match &self.file {
-            Some(file) => syncs.file(file, &self.temporary),
+            Some(file) => layout.disk().sync_file(file.as_ref(), &self.temporary, syncs),
             None => Ok(()),
         }
     }
 
     fn rename(&self, layout: &Layout, syncs: &Syncs) -> Result<()> {
-        let target = layout.pack(&self.id);
-        match fs::rename_new(&self.temporary, &target) {
+        let (disk, target) = (layout.disk(), layout.pack(&self.id));
+        match disk.rename_new(&self.temporary, &target) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let folder = target.parent().unwrap_or(layout.root());
-                fs::make_folder(folder, 0o700)?;
-                syncs.folder(&layout.packs())?;
-                fs::rename_new(&self.temporary, &target)
+                disk.make_folder(folder, 0o700)?;
+                disk.sync_folder(&layout.packs(), syncs)?;
+                disk.rename_new(&self.temporary, &target)
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                if has_name_of(&target, &self.id) {
-                    return fs::remove_file(&self.temporary);
+                if has_name_of(disk, &target, &self.id) {
+                    return disk.remove_file(&self.temporary);
                 }
                 let quarantined = layout.folder("quarantine").join(format!("{}.{}", self.id.file_name(), id::sortable()?));
-                fs::rename_new(&target, &quarantined)?;
-                fs::rename_new(&self.temporary, &target)
+                disk.rename_new(&target, &quarantined)?;
+                disk.rename_new(&self.temporary, &target)
             }
             other => other,
         }
@@ -87,15 +87,15 @@ impl Sealed {
 }
 
 /// Whether a file that has the name of a pack also has its content.
-fn has_name_of(path: &Path, id: &PackId) -> bool {
-    fs::read(path).is_ok_and(|bytes| blake3::hash(&bytes).as_bytes() == &id.0)
+fn has_name_of(disk: &dyn Disk, path: &Path, id: &PackId) -> bool {
+    disk.read(path).is_ok_and(|bytes| blake3::hash(&bytes).as_bytes() == &id.0)
 }
 
 /// Publishes the sealed packs and an index segment for them and for the packs that had none. Those that were published
 /// are taken out of `sealed`.
 pub(super) fn packs_and_index(store: &Store, view: &View, sealed: &mut Vec<Sealed>, helpers: &Helpers, syncs: &Syncs) -> Result<()> {
-    let layout = store.layout();
-    helpers.map(sealed, |pack| pack.sync(syncs))?;
+    let (layout, disk) = (store.layout(), store.layout().disk());
+    helpers.map(sealed, |pack| pack.sync(layout, syncs))?;
     let mut folders = BTreeSet::new();
     let mut draft = Draft::default();
     while let Some(pack) = sealed.last() {
@@ -112,7 +112,7 @@ pub(super) fn packs_and_index(store: &Store, view: &View, sealed: &mut Vec<Seale
         }
     }
     for first in folders {
-        syncs.folder(&layout.pack_folder(first))?;
+        disk.sync_folder(&layout.pack_folder(first), syncs)?;
     }
     if draft.is_empty() {
         return Ok(());
@@ -124,29 +124,29 @@ pub(super) fn packs_and_index(store: &Store, view: &View, sealed: &mut Vec<Seale
     let name = index_segment(store, draft, view.next_sequence(), syncs)?;
     let old = superseded.iter().map(|(name, _)| name).chain(view.damaged());
     for old in old.filter(|old| **old != name) {
-        fs::remove_file(&layout.index().join(old))?;
+        disk.remove_file(&layout.index().join(old))?;
     }
     Ok(())
 }
 
 /// Publishes one index segment and gives its file name.
 pub(super) fn index_segment(store: &Store, draft: Draft, sequence: u64, syncs: &Syncs) -> Result<String> {
-    let layout = store.layout();
+    let (layout, disk) = (store.layout(), store.layout().disk());
     let bytes = draft.encode(store.uuid_bytes(), sequence);
     let hash = Segment::hash(&bytes).ok_or_else(|| Error::new(ErrorKind::Internal, "an index segment has no hash"))?;
     let name = format!("{}.idx", chunk::hex(hash));
     let temporary = layout.temporary("index")?;
-    fs::write_new(&temporary, &[&bytes], PUBLISHED, syncs)?;
+    disk.write_new(&temporary, &[&bytes], PUBLISHED, syncs)?;
     let target = layout.index().join(&name);
-    match fs::rename_new(&temporary, &target) {
+    match disk.rename_new(&temporary, &target) {
         // The name is the content, unless it was damaged since.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::rename(&temporary, &target)?,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => disk.rename(&temporary, &target)?,
         Err(error) => {
-            std::fs::remove_file(&temporary).ok();
+            disk.discard(&temporary);
             return Err(error);
         }
         Ok(()) => {}
     }
-    syncs.folder(&layout.index())?;
+    disk.sync_folder(&layout.index(), syncs)?;
     Ok(name)
 }

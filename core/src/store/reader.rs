@@ -5,20 +5,21 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::chunk::MAX_CHUNK;
+use super::disk::Held;
 use super::index::View;
 use super::packfile::PackCache;
 use super::session::PATIENCE;
 use super::{ChunkId, ChunkRef, ManifestReader, Store};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
-use crate::sys::lock::{Lock, Mode};
+use crate::sys::lock::Mode;
 
 /// A reader of one store; shared between threads. Holds the shared lock where the store is writable.
 #[derive(Debug)]
 pub struct Reader {
     store: Store,
     /// None on a read-only mount without a lock file, or where the lock file is not ours to open.
-    lock: Option<Lock>,
+    lock: Option<Held>,
     pid: u32,
     view: RwLock<Arc<View>>,
     packs: PackCache,
@@ -33,7 +34,7 @@ impl Reader {
     }
 
     /// A reader under a lock that the caller holds, or with `lock` of its own.
-    pub(super) fn locked_elsewhere(store: &Store, lock: Option<Lock>) -> Result<Self> {
+    pub(super) fn locked_elsewhere(store: &Store, lock: Option<Held>) -> Result<Self> {
         let view = RwLock::new(store.view(false)?);
         Ok(Self { store: store.clone(), lock, pid: std::process::id(), view, packs: PackCache::default() })
     }
@@ -146,6 +147,10 @@ impl Reader {
         error.with("chunk", id).hint("put the missing pack back from a copy of the store, or capture the same content again")
     }
 
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
     fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -167,15 +172,15 @@ impl Reader {
 }
 
 /// The shared lock, behind the gate; `None` where it cannot be had because the store cannot be written.
-pub(super) fn shared(store: &Store, control: &Control) -> Result<Option<Lock>> {
+pub(super) fn shared(store: &Store, control: &Control) -> Result<Option<Held>> {
     let layout = store.layout();
     let unavailable = |error: &Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Permission | ErrorKind::ReadOnly);
-    let gate = match Lock::wait_existing(&layout.gate(), Mode::Shared, PATIENCE, control) {
+    let gate = match layout.disk().lock_existing(&layout.gate(), Mode::Shared, PATIENCE, control) {
         Ok(gate) => Some(gate),
         Err(error) if unavailable(&error) => None,
         Err(error) => return Err(error),
     };
-    let lock = match Lock::wait_existing(&layout.lock(), Mode::Shared, PATIENCE, control) {
+    let lock = match layout.disk().lock_existing(&layout.lock(), Mode::Shared, PATIENCE, control) {
         Ok(lock) => Some(lock),
         Err(error) if unavailable(&error) => None,
         Err(error) => return Err(error),

@@ -1,11 +1,12 @@
 //! Refs: the small files that make checkpoints exist.
 
+use std::ffi::{OsStr, OsString};
+
 use serde::{Deserialize, Serialize};
 
 use super::ChunkId;
 use super::layout::Layout;
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys;
 use crate::sys::fs::Syncs;
 
 /// What made a checkpoint.
@@ -123,7 +124,7 @@ fn decode(bytes: &[u8]) -> std::result::Result<Ref, (ErrorKind, String)> {
 
 fn read(layout: &Layout, id: &str) -> Result<Ref> {
     let path = layout.refs().join(id);
-    let bytes = sys::fs::read(&path)?;
+    let bytes = layout.disk().read(&path)?;
     let reference = decode(&bytes).and_then(|reference| {
         if reference.id == id {
             Ok(reference)
@@ -150,15 +151,41 @@ fn missing(id: &str) -> Error {
         .hint("list the checkpoints to see their ids")
 }
 
+/// The names of all files in the folder of refs, in the order of their bytes, which for good ids is that of time.
+pub(super) fn names(layout: &Layout) -> Result<Vec<OsString>> {
+    layout.disk().names(&layout.refs())
+}
+
+/// The ref in the file of this name, which may be no id.
+pub(super) fn read_name(layout: &Layout, name: &OsStr) -> Result<Ref> {
+    match name.to_str().filter(|id| check_id(id).is_ok()) {
+        Some(id) => read(layout, id),
+        None => {
+            let path = layout.refs().join(name);
+            Err(Error::new(ErrorKind::Corrupt, format!("{} has not the name of a ref", path.display()))
+                .with("path", path.display())
+                .hint("move the file out of the folder of refs"))
+        }
+    }
+}
+
 pub(super) fn list(layout: &Layout) -> Result<(Vec<Ref>, Vec<String>)> {
+    load(layout, names(layout)?)
+}
+
+/// The `count` last by name; only they are read.
+pub(super) fn last(layout: &Layout, count: usize) -> Result<(Vec<Ref>, Vec<String>)> {
+    load(layout, layout.disk().last_names(&layout.refs(), count)?)
+}
+
+fn load(layout: &Layout, names: Vec<OsString>) -> Result<(Vec<Ref>, Vec<String>)> {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
-    for name in sys::fs::names(&layout.refs())? {
-        let text = name.to_string_lossy().into_owned();
-        match name.to_str().filter(|id| check_id(id).is_ok()).map(|id| read(layout, id)) {
-            Some(Ok(reference)) => good.push(reference),
+    for name in names {
+        match read_name(layout, &name) {
+            Ok(reference) => good.push(reference),
             // Removed since the folder was listed.
-            Some(Err(error)) if error.kind() == ErrorKind::NotFound => {}
-            Some(Err(_)) | None => bad.push(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(_) => bad.push(name.to_string_lossy().into_owned()),
         }
     }
     good.sort_by(|a, b| a.id.cmp(&b.id));
@@ -166,23 +193,20 @@ pub(super) fn list(layout: &Layout) -> Result<(Vec<Ref>, Vec<String>)> {
 }
 
 pub(super) fn exists(layout: &Layout, id: &str) -> Result<bool> {
-    let path = layout.refs().join(id);
-    path.try_exists().map_err(|source| Error::io("stat", &path, source))
+    Ok(layout.disk().stat(&layout.refs().join(id))?.is_some())
 }
 
 /// Publishes a ref's file: the commit point of a session. On failure the ref does not exist.
 pub(super) fn publish(layout: &Layout, id: &str, bytes: &[u8], syncs: &Syncs) -> Result<()> {
-    let path = layout.refs().join(id);
+    let (disk, path) = (layout.disk(), layout.refs().join(id));
     let temporary = layout.temporary("ref")?;
-    sys::fs::write_new(&temporary, &[bytes], 0o400, syncs)?;
-    if let Err(error) = sys::fs::rename_new(&temporary, &path) {
-        sys::fs::remove_file(&temporary)?;
+    disk.write_new(&temporary, &[bytes], 0o400, syncs)?;
+    if let Err(error) = disk.rename_new(&temporary, &path) {
+        disk.discard(&temporary);
         return Err(if error.kind() == ErrorKind::AlreadyExists { taken(id) } else { error });
     }
-    syncs.folder(&layout.refs()).inspect_err(|_| {
-        // Nobody was told of it: what is not durable must not be found.
-        std::fs::remove_file(&path).ok();
-    })
+    // Nobody was told of it: what is not durable must not be found.
+    disk.sync_folder(&layout.refs(), syncs).inspect_err(|_| disk.discard(&path))
 }
 
 /// The id is in use.
@@ -195,10 +219,7 @@ pub(super) fn taken(id: &str) -> Error {
 pub(super) fn remove(layout: &Layout, id: &str) -> Result<()> {
     check_id(id)?;
     let path = layout.refs().join(id);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing(id)),
-        other => other.map_err(|source| Error::io("remove", &path, source))?,
-    }
+    layout.disk().unlink(&path).map_err(|error| if error.kind() == ErrorKind::NotFound { missing(id) } else { error })?;
     // Without this a crash could bring it back after a prune has taken its packs.
-    Syncs::new().folder(&layout.refs())
+    layout.disk().sync_folder(&layout.refs(), &Syncs::new())
 }

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use super::chunk::MAX_CHUNK;
 use super::codec;
+use super::create;
+use super::disk::Held;
 use super::index::{Presence, View};
 use super::pack::{Kind, OpenPack};
 use super::parallel::Helpers;
@@ -21,9 +23,8 @@ use super::publish::{self, Sealed};
 use super::{ChunkId, ChunkRef, Cutting, ManifestWriter, Ref, Store, refs};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
-use crate::sys;
 use crate::sys::fs::Syncs;
-use crate::sys::lock::{Lock, Mode};
+use crate::sys::lock::Mode;
 
 /// How long a session or reader waits for a prune, whose exclusive part is short.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,7 +43,7 @@ const UNSYNCED: usize = 32;
 #[derive(Debug)]
 pub struct Session {
     store: Store,
-    lock: Lock,
+    lock: Held,
     control: Control,
     view: Arc<View>,
     presence: Presence,
@@ -91,12 +92,13 @@ pub struct SessionReport {
 
 impl Session {
     pub(super) fn begin(store: &Store, control: &Control) -> Result<Self> {
-        let layout = store.layout();
-        sys::fs::check_writable(&layout.tmp())?;
+        let (layout, disk) = (store.layout(), store.layout().disk());
+        disk.check_writable(&layout.tmp())?;
         // A prune that waits for the lock keeps the gate, so that sessions that follow one another cannot keep it out.
-        let gate = Lock::wait(&layout.gate(), Mode::Shared, PATIENCE, control)?;
-        let lock = Lock::wait(&layout.lock(), Mode::Shared, PATIENCE, control)?;
+        let gate = disk.lock(&layout.gate(), Mode::Shared, PATIENCE, control)?;
+        let lock = disk.lock(&layout.lock(), Mode::Shared, PATIENCE, control)?;
         drop(gate);
+        create::finish(layout)?;
         let view = store.view(true)?;
         let presence = Presence::of(&view);
         Ok(Self {
@@ -108,7 +110,7 @@ impl Session {
             state: Mutex::default(),
             writers: Mutex::new(0),
             writer_left: Condvar::new(),
-            helpers: Helpers::new(),
+            helpers: Helpers::new(disk.limits().helpers),
             syncs: Syncs::new(),
             read: AtomicU64::new(0),
             new: AtomicU64::new(0),
@@ -146,7 +148,7 @@ impl Session {
             self.new.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             let pack = if kind == Kind::Data { &mut state.data } else { &mut state.metadata };
             pack.push(id, kind, bytes.len() as u32, codec, payload);
-            Ok(pack.is_full().then(|| std::mem::take(pack)))
+            Ok(pack.is_full(self.store.layout().disk().limits().pack).then(|| std::mem::take(pack)))
         })?;
         if let Some(pack) = full {
             self.seal(pack)?;
@@ -280,7 +282,7 @@ impl Session {
             let mut state = self.state();
             (std::mem::take(&mut state.data), std::mem::take(&mut state.metadata))
         };
-        if data.has_room_for(&metadata) {
+        if data.has_room_for(&metadata, self.store.layout().disk().limits().pack) {
             data.append(metadata);
         } else {
             self.seal(metadata)?;
@@ -330,7 +332,7 @@ impl Session {
             if unsynced > UNSYNCED { state.sealed.iter_mut().find(|sealed| sealed.is_open()).and_then(Sealed::take_file) } else { None }
         };
         match oldest {
-            Some((file, path)) => self.syncs.file(&file, &path),
+            Some((file, path)) => self.store.layout().disk().sync_file(file.as_ref(), &path, &self.syncs),
             None => Ok(()),
         }
     }
@@ -345,7 +347,7 @@ impl Drop for Session {
         // A child of a fork must not take away its parent's files.
         if self.lock.check_process().is_ok() {
             for sealed in std::mem::take(&mut self.state().sealed) {
-                sealed.discard();
+                sealed.discard(self.store.layout());
             }
         }
     }

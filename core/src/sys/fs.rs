@@ -27,12 +27,17 @@ impl Syncs {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Counts one that is made by other means.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Makes the content of an open file durable. A failure is final: never call it again on the same file and believe it.
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
     pub fn file(&self, file: &File, path: &Path) -> Result<()> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add();
         file.sync_all().map_err(|source| Error::io("fsync", path, source))
     }
 
@@ -50,7 +55,7 @@ impl Syncs {
     /// # Errors
     /// `Io`.
     pub fn file_system(&self, path: &Path) -> Result<()> {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.add();
         let folder = File::open(path).map_err(|source| Error::io("open", path, source))?;
         rustix::fs::syncfs(&folder).map_err(|errno| Error::io("syncfs", path, errno))
     }
@@ -230,6 +235,15 @@ pub fn check_writable(folder: &Path) -> Result<()> {
         .map_err(|errno| Error::io("write in", folder, errno))
 }
 
+/// Bytes that the caller may still write on the file system that holds `path`.
+///
+/// # Errors
+/// `NotFound`, `Io`.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let found = rustix::fs::statvfs(path).map_err(|errno| Error::io("statvfs", path, errno))?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// Removes a file; one that is not there is fine.
 ///
 /// # Errors
@@ -263,6 +277,36 @@ pub fn names(path: &Path) -> Result<Vec<std::ffi::OsString>> {
     for entry in entries {
         names.push(entry.map_err(|source| Error::io("list", path, source))?.file_name());
     }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The `count` greatest names in a folder, sorted, without keeping the others: for folders of very many names.
+///
+/// # Errors
+/// `NotFound`, `Permission`, `Io`.
+#[cfg(target_os = "linux")]
+pub fn last_names(path: &Path, count: usize) -> Result<Vec<std::ffi::OsString>> {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+    use std::os::unix::ffi::OsStringExt;
+    let folder = File::open(path).map_err(|source| Error::io("open", path, source))?;
+    let mut buffer = vec![std::mem::MaybeUninit::uninit(); 256 << 10];
+    let mut entries = rustix::fs::RawDir::new(&folder, &mut buffer);
+    let mut last: BinaryHeap<Reverse<Vec<u8>>> = BinaryHeap::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.map_err(|errno| Error::io("list", path, errno))?;
+        let name = entry.file_name().to_bytes();
+        let full = last.len() >= count;
+        if matches!(name, b"." | b"..") || (full && last.peek().is_none_or(|Reverse(least)| name <= least.as_slice())) {
+            continue;
+        }
+        if full {
+            last.pop();
+        }
+        last.push(Reverse(name.to_vec()));
+    }
+    let mut names: Vec<_> = last.into_iter().map(|Reverse(name)| std::ffi::OsString::from_vec(name)).collect();
     names.sort_unstable();
     Ok(names)
 }

@@ -66,7 +66,7 @@ impl Lock {
     /// # Errors
     /// `Busy` after `patience`, `Cancelled`, `Io`.
     pub fn wait(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
-        Self::poll(path, patience, control, || Self::attempt(path, mode))
+        poll(path, patience, control, || Self::attempt(path, mode))
     }
 
     /// As [`Lock::wait`] for a file that exists: see [`Lock::attempt_existing`].
@@ -74,7 +74,7 @@ impl Lock {
     /// # Errors
     /// `Busy` after `patience`, `Cancelled`, `NotFound`, `Permission`, `Io`.
     pub fn wait_existing(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
-        Self::poll(path, patience, control, || Self::attempt_existing(path, mode))
+        poll(path, patience, control, || Self::attempt_existing(path, mode))
     }
 
     /// As [`Lock::wait`] for a folder.
@@ -83,24 +83,6 @@ impl Lock {
     /// `Busy` after `patience`, `Cancelled`, `NotFound`, `Permission`, `Io`.
     pub fn wait_folder(path: &Path, mode: Mode, patience: Duration, control: &Control) -> Result<Self> {
         Self::wait_existing(path, mode, patience, control)
-    }
-
-    fn poll(path: &Path, patience: Duration, control: &Control, attempt: impl Fn() -> Result<Option<Self>>) -> Result<Self> {
-        let start = Instant::now();
-        let mut pause = Duration::from_millis(1);
-        loop {
-            if let Some(lock) = attempt()? {
-                return Ok(lock);
-            }
-            control.check()?;
-            if start.elapsed() >= patience {
-                return Err(Error::new(ErrorKind::Busy, format!("{} is locked by another process", path.display()))
-                    .with("path", path.display())
-                    .hint("wait for the other command to end and try again"));
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(20));
-        }
     }
 
     /// The locked file.
@@ -126,6 +108,28 @@ impl Lock {
             Err(Error::new(ErrorKind::Forked, format!("the handle was opened by process {} before a fork", self.pid))
                 .hint("open the store again in the child"))
         }
+    }
+}
+
+/// Attempts until it succeeds, at most for `patience` and as long as `control` is not cancelled.
+///
+/// # Errors
+/// `Busy` after `patience`, `Cancelled`, and what `attempt` fails with.
+pub fn poll<T>(path: &Path, patience: Duration, control: &Control, attempt: impl Fn() -> Result<Option<T>>) -> Result<T> {
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(lock) = attempt()? {
+            return Ok(lock);
+        }
+        control.check()?;
+        if start.elapsed() >= patience {
+            return Err(Error::new(ErrorKind::Busy, format!("{} is locked by another process", path.display()))
+                .with("path", path.display())
+                .hint("wait for the other command to end and try again"));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
     }
 }
 

@@ -3,6 +3,7 @@
 mod branch;
 mod postgres;
 mod project;
+mod store;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub(crate) use branch::{BranchCommand, Create, ShortCommand, UrlArguments, UrlForm};
 pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
+pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};
 
 /// Rewinds an agent's work: the files of a worktree and the Postgres database that goes with them.
 ///
@@ -60,6 +62,9 @@ pub(crate) enum Command {
     /// Postgres installations on this machine
     #[command(subcommand)]
     Postgres(PostgresCommand),
+    /// The store as a whole: verify, repair, prune, count
+    #[command(subcommand)]
+    Store(StoreCommand),
     #[command(flatten)]
     Short(ShortCommand),
 }

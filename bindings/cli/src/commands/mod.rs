@@ -7,6 +7,7 @@ mod history;
 mod postgres;
 mod project;
 mod restore;
+mod store;
 
 use crate::arguments::Command;
 use crate::context::Context;
@@ -20,5 +21,6 @@ pub(crate) fn run(context: &Context, output: &mut Output<'_>, command: Command) 
         Command::Branch(command) => branch::run(context, output, command),
         Command::Short(command) => branch::run(context, output, command.into()),
         Command::Postgres(command) => postgres::run(context, output, command),
+        Command::Store(command) => store::run(context, output, command),
     }
 }

@@ -13,6 +13,7 @@ mod harness;
 mod help;
 mod process;
 mod project;
+mod store;
 mod usage;
 
 /// A file beside this one that no `mod` line names would never run.

@@ -4,6 +4,7 @@ mod capturing;
 mod installing;
 mod racing;
 mod scanning;
+mod store_rows;
 
 use std::collections::BTreeMap;
 use std::fs;

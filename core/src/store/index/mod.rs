@@ -7,5 +7,5 @@ mod segment;
 mod view;
 
 pub(super) use merge::{Draft, superseded_by_merge};
-pub(super) use segment::{Location, Segment};
+pub(super) use segment::{Location, Row, Segment};
 pub(super) use view::{Presence, View};

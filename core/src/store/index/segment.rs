@@ -28,7 +28,7 @@ pub(in crate::store) struct Location {
 }
 
 /// A row: 16 bytes of id, pack ordinal, offset, stored length, plain length with the codec in its top byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::store) struct Row {
     pub(in crate::store) prefix: [u8; 16],
     pub(in crate::store) pack: u32,
@@ -48,7 +48,7 @@ impl Row {
         Ok(Self { prefix: cursor.array()?, pack: cursor.u32()?, offset: cursor.u32()?, stored: cursor.u32()?, plain_codec: cursor.u32()? })
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(in crate::store) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.prefix);
         for number in [self.pack, self.offset, self.stored, self.plain_codec] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -148,6 +148,11 @@ impl Segment {
     /// How many chunks it has.
     pub(in crate::store) fn len(&self) -> usize {
         self.raw_rows().len()
+    }
+
+    /// Bytes that it takes in memory.
+    pub(in crate::store) fn memory(&self) -> usize {
+        self.bytes.capacity() + self.packs.capacity() * size_of::<(PackId, u64)>() + self.fan.capacity() * size_of::<u32>()
     }
 
     /// The packs it covers and their sizes in bytes.

@@ -11,7 +11,6 @@ use crate::store::ChunkId;
 use crate::store::chunk::hex;
 use crate::store::layout::{Layout, PackId};
 use crate::store::packfile::PackFile;
-use crate::sys;
 
 /// The index as it was at one moment. Immutable; a new one is loaded when it may be out of date.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ impl View {
 
     fn attempt(layout: &Layout, uuid: &[u8; 16], previous: Option<&Arc<View>>, complete: bool) -> Result<Option<Arc<View>>> {
         let generation = layout.generation()?;
-        let names = sys::fs::names(&layout.index())?;
+        let names = layout.disk().names(&layout.index())?;
         if let Some(view) = previous.filter(|view| !complete && generation.is_some() && view.generation == generation && view.is_of(&names))
         {
             return Ok(Some(Arc::clone(view)));
@@ -61,7 +60,7 @@ impl View {
                 view.segments.push((text, Arc::clone(segment)));
                 continue;
             }
-            let Some(bytes) = sys::fs::read_optional(&layout.index().join(&name))? else { return Ok(None) };
+            let Some(bytes) = layout.disk().read_optional(&layout.index().join(&name))? else { return Ok(None) };
             let named = Segment::hash(&bytes).is_some_and(|hash| text.strip_suffix(".idx") == Some(&hex(hash)));
             match Segment::parse(bytes, uuid) {
                 Ok(segment) if named => view.segments.push((text, Arc::new(segment))),
@@ -176,7 +175,7 @@ impl Presence {
             Some(THERE) => true,
             Some(GONE) => false,
             _ => {
-                let there = std::fs::metadata(layout.pack(&location.pack)).is_ok_and(|found| found.len() == location.pack_size);
+                let there = layout.has_pack(&location.pack, location.pack_size);
                 if let Some(slot) = slot {
                     slot.store(if there { THERE } else { GONE }, Ordering::Relaxed);
                 }

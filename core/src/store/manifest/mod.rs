@@ -1,16 +1,19 @@
 //! The description of one tree: path-sorted entries in content-cut blocks, each block a chunk.
 //!
 //! Read in this order: `entry` (the bytes of one entry, and what is allowed in it), `block` (many entries, or many blocks),
-//! `list` (long chunk lists), `writer`, `reader`, `walk` (every chunk that a manifest needs).
+//! `list` (long chunk lists), `writer`, `reader`, `walk` (every chunk that a manifest needs),
+//! `survey` (the same past what is damaged).
 
 mod block;
 mod entry;
 mod list;
 mod reader;
+mod survey;
 mod walk;
 mod writer;
 
 pub use reader::ManifestReader;
+pub(super) use survey::{Survey, Surveyor, is_damage};
 pub(super) use walk::walk;
 pub use writer::ManifestWriter;
 

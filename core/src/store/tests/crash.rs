@@ -42,7 +42,7 @@ impl Drop for Killed {
 }
 
 /// What a child stores under an id, so that the parent knows it.
-fn content(id: &str) -> Tree {
+pub(super) fn content(id: &str) -> Tree {
     let seed = u64::from_le_bytes(blake3::hash(id.as_bytes()).as_bytes()[..8].try_into().unwrap());
     tree(&[("same", noise(7, 30_000)), ("some", noise(seed % 5, 10_000)), ("own", noise(seed, 5_000)), ("large", noise(seed % 3, 200_000))])
 }
@@ -69,7 +69,7 @@ fn spawn(store: &std::path::Path) -> (Killed, BufReader<ChildStdout>) {
 }
 
 /// The id in a line of a child, if it is a whole acknowledgement.
-fn acknowledged(line: &str) -> Option<String> {
+pub(super) fn acknowledged(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("ACK ")?;
     rest.strip_suffix(" END\n").map(ToOwned::to_owned)
 }

@@ -5,9 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use super::crash::{CHILD, child_command, child_input, feed};
+use super::verifying::verify;
 use super::*;
 use crate::ErrorKind;
-use crate::store::PruneOptions;
+use crate::store::{PruneOptions, RepairOptions, VerifyLevel, VerifyOptions};
 
 /// Runs an ignored test of this program after a shell command in a namespace where we may mount.
 fn in_namespace(test: &str, shell: &str, input: &std::path::Path) {
@@ -100,10 +101,18 @@ fn child_on_a_read_only_mount() {
     assert_eq!(store.refs().unwrap().0.len(), 1);
     assert_eq!(restore(&store, "a").unwrap(), tree(&[("f", noise(1, 5_000))]));
     store.prune(&PruneOptions::default(), &Control::silent()).unwrap();
+    assert_eq!(store.last_refs(1).unwrap().0.len(), 1);
+    assert_eq!(store.stats(&Control::silent()).unwrap().checkpoints.len(), 1);
+    for level in [VerifyLevel::Refs, VerifyLevel::Metadata, VerifyLevel::Packs, VerifyLevel::Full, VerifyLevel::Drill] {
+        assert!(verify(&store, level).is_whole());
+    }
+    let budget = VerifyOptions { level: VerifyLevel::Full, budget: Some(1), ..VerifyOptions::default() };
+    assert!(store.verify(&budget, &Control::silent()).unwrap().is_whole(), "what cannot be remembered is not");
     let read_only = |error: crate::Error| assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
     read_only(store.session(&Control::silent()).unwrap_err());
     read_only(store.remove_ref("a").unwrap_err());
     read_only(store.prune(&PruneOptions { apply: true, ..PruneOptions::default() }, &Control::silent()).unwrap_err());
+    read_only(store.repair(&RepairOptions::default(), &Control::silent()).unwrap_err());
     read_only(Store::create(&path.join("new")).unwrap_err());
     assert_eq!(Store::open_or_create(&path).unwrap().uuid(), store.uuid());
     println!("DONE");
@@ -162,4 +171,76 @@ fn a_reader_without_lock_survives_a_prune() {
     assert_eq!(reader.chunk(&chunk).unwrap(), files["f"]);
     drop(reader);
     assert_eq!(store.reader(&Control::silent()).unwrap().chunk(&chunk).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn row_31_a_prune_needs_no_free_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = folder.path().display().to_string();
+    in_namespace("faults::child_that_prunes_a_full_disk", &format!("mount -t tmpfs -o size=4m tmpfs {mount}"), folder.path());
+}
+
+#[test]
+fn child_that_prunes_a_full_disk() {
+    let Some(mount) = child_input() else { return };
+    let store = Store::create(&mount.join("store")).unwrap();
+    let kept = tree(&[("f", noise(1, 50_000)), ("same", noise(2, 9000))]);
+    commit(&store, "kept", &kept);
+    let filler = mount.join("filler");
+    let options = PruneOptions { apply: true, ..PruneOptions::default() };
+    for pages in 0..12 {
+        // One that goes as a whole, and one of which the chunk that both have stays.
+        let goes = format!("goes{pages}");
+        commit(&store, &goes, &tree(&[("f", noise(100 + pages, 300_000))]));
+        // One segment for all packs, so that another has to be written without the one that goes.
+        files_in(&store, "index").iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        commit(&store, &format!("small{pages}"), &tree(&[("f", noise(900 + pages, 100))]));
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        let len = file.metadata().unwrap().len();
+        file.set_len(len.saturating_sub(pages * 4096)).unwrap();
+        assert_eq!(sys::fs::free_bytes(&mount).unwrap(), pages * 4096);
+        if pages == 0 {
+            try_commit(&store, "none", &tree(&[("f", noise(7, 9_000))])).unwrap_err();
+        }
+        store.remove_ref(&goes).unwrap();
+        let dry = store.prune(&PruneOptions::default(), &Control::silent()).unwrap();
+        let report = store.prune(&options, &Control::silent()).unwrap();
+        assert_eq!(report, dry, "{pages}");
+        assert_eq!((report.packs_removed, report.unlinked), (1, true));
+        assert!(sys::fs::free_bytes(&mount).unwrap() >= 300_000, "{pages}");
+        assert!(files_in(&store, "tmp").is_empty() && files_in(&store, "trash").is_empty());
+        assert_eq!(restore(&Store::open(store.path()).unwrap(), "kept").unwrap(), kept);
+        assert!(verify(&store, VerifyLevel::Full).is_whole(), "{pages}");
+        // There is room again.
+        commit(&store, &format!("after{pages}"), &tree(&[("f", noise(500 + pages, 9_000))]));
+        drop(file);
+        std::fs::remove_file(&filler).unwrap();
+    }
+    println!("DONE");
+}
+
+#[test]
+fn row_13_a_handle_outlives_the_prune_of_another_process() {
+    let (_folder, store) = new_store();
+    let files = tree(&[("f", noise(1, 5_000))]);
+    commit(&store, "a", &files);
+    let generation = store.generation().unwrap();
+    let mut child = child_command("faults::child_that_removes_all").spawn().unwrap();
+    feed(&mut child, store.path());
+    assert!(child.wait().unwrap().success());
+    // The same handle, which has the old index in memory.
+    assert_ne!(store.generation().unwrap(), generation);
+    assert!(!store.reader(&Control::silent()).unwrap().has(&ChunkId::of(&files["f"])).unwrap());
+    assert!(commit(&store, "b", &files).bytes_new >= 5_000);
+    assert_eq!(restore(&store, "b").unwrap(), files);
+}
+
+#[test]
+fn child_that_removes_all() {
+    let Some(path) = child_input() else { return };
+    let store = Store::open(&path).unwrap();
+    store.remove_ref("a").unwrap();
+    let options = PruneOptions { apply: true, empty_trash: true, ..PruneOptions::default() };
+    assert_eq!(store.prune(&options, &Control::silent()).unwrap().packs_removed, 1);
 }

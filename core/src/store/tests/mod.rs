@@ -2,8 +2,10 @@
 
 mod crash;
 mod cutting;
+mod damage;
 mod faults;
 mod index;
+mod killing;
 mod layout;
 mod manifests;
 mod order;
@@ -11,7 +13,11 @@ mod packs;
 mod pruning;
 mod reading;
 mod refs;
+mod repairing;
+mod rewriting;
 mod sessions;
+mod simulated;
+mod verifying;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

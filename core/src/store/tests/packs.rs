@@ -48,7 +48,7 @@ fn two_open_packs_become_one() {
     let (mut a, mut b) = (OpenPack::default(), OpenPack::default());
     a.push(ChunkId::of(b"a"), Kind::Data, 1, Codec::Raw, b"a");
     b.push(ChunkId::of(b"b"), Kind::Metadata, 1, Codec::Raw, b"b");
-    assert!(a.has_room_for(&b));
+    assert!(a.has_room_for(&b, pack::TARGET));
     a.append(b);
     let (_, parts, blobs) = a.close(&UUID);
     assert_eq!(pack::salvage(&parts.concat()), blobs);

@@ -2,8 +2,9 @@ use super::*;
 use crate::ErrorKind;
 use crate::store::{PruneOptions, PruneReport};
 
+/// Without rewriting.
 fn prune(store: &Store, apply: bool) -> crate::Result<PruneReport> {
-    store.prune(&PruneOptions { apply, ..PruneOptions::default() }, &Control::silent())
+    store.prune(&PruneOptions { apply, tolerated_in_pack: 1.0, attempts: 1, ..PruneOptions::default() }, &Control::silent())
 }
 
 fn two(store: &Store) -> (Tree, Tree) {
@@ -31,7 +32,7 @@ fn only_packs_of_which_nothing_is_needed_go() {
     let (a, b) = two(&store);
     store.remove_ref("a").unwrap();
     let partly = prune(&store, true).unwrap();
-    assert_eq!(partly.packs_removed, 0, "b needs the chunk that both have");
+    assert_eq!((partly.packs_removed, partly.packs_rewritten), (0, 0), "b needs the chunk that both have");
     assert!(partly.bytes_unused >= 4000);
     assert_eq!(restore(&store, "b").unwrap(), b);
     store.remove_ref("b").unwrap();
@@ -41,7 +42,7 @@ fn only_packs_of_which_nothing_is_needed_go() {
     assert_eq!(files_in(&store, "packs").len(), 3);
     let done = prune(&store, true).unwrap();
     assert_eq!(done, dry);
-    assert_eq!(files_in(&store, "packs").len(), 1);
+    assert_eq!(files_in(&store, "packs").len(), 1, "{done:?}");
     assert_eq!(files_in(&store, "trash").len(), 2);
     assert_eq!(store.generation().unwrap(), Some(1));
     // Content that went is stored anew, also by a handle that had the old index.
@@ -61,7 +62,7 @@ fn extra_roots_are_kept() {
     let root = store.find_ref("a").unwrap().files.unwrap().root;
     store.remove_ref("a").unwrap();
     store.remove_ref("b").unwrap();
-    let options = PruneOptions { apply: true, extra_roots: vec![root] };
+    let options = PruneOptions { apply: true, extra_roots: vec![root], ..PruneOptions::default() };
     assert_eq!(store.prune(&options, &Control::silent()).unwrap().packs_removed, 1);
     let session = store.session(&Control::silent()).unwrap();
     session.commit(&reference("again", root)).unwrap();
@@ -73,6 +74,7 @@ fn row_3_a_prune_gives_way_to_captures_and_restores() {
     let (_folder, store) = new_store();
     two(&store);
     store.remove_ref("a").unwrap();
+    store.remove_ref("b").unwrap();
     let session = store.session(&Control::silent()).unwrap();
     assert_eq!(prune(&store, true).unwrap_err().kind(), ErrorKind::Busy);
     assert!(prune(&store, false).is_ok());

@@ -96,3 +96,21 @@ fn row_42_ids_are_names_not_paths() {
     assert_eq!(store.remove_ref("../FORMAT").unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert!(store.path().join("FORMAT").exists());
 }
+
+#[test]
+fn the_last_refs_are_read_and_no_others() {
+    let (_folder, store) = new_store();
+    commit(&store, "a", &tree(&[("f", noise(1, 10))]));
+    let root = store.find_ref("a").unwrap().files.unwrap().root;
+    for at in 0..30 {
+        let id = format!("r{at:02}");
+        drop(sys::fs::write_unsynced(&store.path().join("refs").join(&id), &[&encode(&reference(&id, root)).unwrap()], 0o400).unwrap());
+    }
+    overwrite(&store.path().join("refs/r27"), b"?");
+    overwrite(&store.path().join("refs/r03"), b"?");
+    let (last, bad) = store.last_refs(4).unwrap();
+    assert_eq!(last.iter().map(|found| found.id.as_str()).collect::<Vec<_>>(), ["r26", "r28", "r29"]);
+    assert_eq!(bad, ["r27"], "one that is not asked for is not read");
+    assert_eq!(store.last_refs(1000).unwrap().0.len(), 29);
+    assert_eq!(store.last_refs(0).unwrap(), (Vec::new(), Vec::new()));
+}

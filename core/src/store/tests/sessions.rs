@@ -178,3 +178,28 @@ fn a_damaged_pack_of_the_same_name_is_put_aside() {
     assert_eq!(files_in(&store, "quarantine").len(), 1);
     assert_eq!(restore(&store, "a").unwrap(), files);
 }
+
+/// Pages that change, become zero and cease to be zero, between two captures of one relation file.
+#[test]
+fn row_55_every_version_of_a_relation_file_comes_back_byte_for_byte() {
+    let (_folder, store) = new_store();
+    let mut content = noise(1, 30 * 8192);
+    content[10 * 8192..20 * 8192].fill(0);
+    let mut versions = Vec::new();
+    for version in 0..4_u8 {
+        let at = usize::from(version) * 5 * 8192;
+        content[at..at + 8192].copy_from_slice(&noise(100 + u64::from(version), 8192));
+        content[at + 8192..at + 4 * 8192].fill(0);
+        let session = store.session(&Control::silent()).unwrap();
+        let read = session.put_bytes(&content, Cutting::Pages).unwrap();
+        let mut manifest = session.manifest();
+        manifest.push(&file_entry("base/5/16384", read.size, read.chunks)).unwrap();
+        let root = manifest.finish().unwrap();
+        let report = session.commit(&reference(&format!("v{version}"), root)).unwrap();
+        assert!(version == 0 || report.bytes_new <= 3 * 32_768, "only what changed: {report:?}");
+        versions.push(content.clone());
+    }
+    for (version, content) in versions.iter().enumerate() {
+        assert!(&restore(&store, &format!("v{version}")).unwrap()["base/5/16384"] == content, "version {version}");
+    }
+}
