@@ -188,7 +188,7 @@ fn prune(store: &Path, id: &str) -> Result<Value> {
     for id in safeties.chain([id.to_owned()]) {
         store.remove_ref(&id)?;
     }
-    let report = store.prune(&PruneOptions { apply: true, extra_roots: Vec::new() }, &Control::silent())?;
+    let report = store.prune(&PruneOptions { apply: true, ..PruneOptions::default() }, &Control::silent())?;
     Ok(json!({ "packs": report.packs, "removed": report.packs_removed, "unused": report.bytes_unused }))
 }
 
