@@ -125,6 +125,13 @@ impl<'a> Work<'a> {
         if !self.journal.replaces_database {
             return Ok(());
         }
+        self.hold(database)?;
+        database.stop(control)?;
+        self.pass("server-stopped")
+    }
+
+    /// Nobody starts the branch from here on but this restore, or its recovery.
+    fn hold(&mut self, database: &Database) -> Result<()> {
         self.journal.server_ran = database.is_running()?;
         self.write(State::Stopping, "stopping")?;
         database.hold(&self.journal.describe())?;
@@ -132,20 +139,13 @@ impl<'a> Work<'a> {
         if self.journal.server_ran {
             self.stopped_at = Some(Instant::now());
         }
-        database.stop(control)?;
-        self.pass("server-stopped")
+        Ok(())
     }
 
     /// Closes the branch to everybody until the files are in place; whether its database can be left as it is.
     fn close(&mut self, database: &Database) -> Result<bool> {
         self.journal.closes_database = true;
-        self.journal.server_ran = database.is_running()?;
-        self.write(State::Stopping, "stopping")?;
-        database.hold(&self.journal.describe())?;
-        self.pass("branch-held")?;
-        if self.journal.server_ran {
-            self.stopped_at = Some(Instant::now());
-        }
+        self.hold(database)?;
         let closed = database.close_at(&self.target.reference, self.journal.server_ran)?;
         self.pass("branch-closed")?;
         Ok(closed)
