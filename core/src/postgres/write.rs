@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::IoSlice;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,10 @@ use crate::sys::fs::Syncs;
 const CONTROL_FILE: &[u8] = b"global/pg_control";
 /// Chunks of a large file that one thread takes at once.
 const PIECE: usize = 64;
+/// Bytes that are written at once, about.
+const RUN: u64 = 1 << 20;
+/// From this size on the kernel is asked to begin writing a file to disk when it is complete.
+const LARGE: u64 = 1 << 20;
 /// Chunk positions in memory at once: what a batch of files may have.
 const BATCH: usize = 64 << 10;
 /// Files that are open at once.
@@ -86,6 +91,16 @@ struct Target<'e> {
     /// It was there before, so chunks are compared first.
     compare: bool,
     changed: AtomicU64,
+}
+
+/// Chunks that follow one another and are written at once: large writes cost the kernel less.
+#[derive(Default)]
+struct Run {
+    offset: u64,
+    length: u64,
+    /// The first `count` are in use.
+    buffers: Vec<Vec<u8>>,
+    count: usize,
 }
 
 /// Some chunks of one target: its index, the first chunk, and the offset in the file.
@@ -202,17 +217,21 @@ impl Writing<'_> {
     fn piece(&self, target: &Target<'_>, piece: &Piece) -> Result<()> {
         let mut offset = piece.offset;
         let mut there = Vec::new();
+        let mut run = Run::default();
         for chunk in target.chunks.iter().skip(piece.first).take(PIECE) {
             let same = target.compare && target.has(chunk, offset, &mut there)?;
             // Zeros take no space in the store, and stay holes in a new file.
             if !same && (target.compare || chunk.id != ChunkId::ZERO) {
-                let bytes = self.reader.chunk(chunk)?;
-                target.file.write_all_at(&bytes, offset).map_err(|source| Error::io("write", &target.path, source))?;
+                if run.end() != offset || run.length >= RUN {
+                    run.write(target)?;
+                    run.offset = offset;
+                }
+                run.read(self.reader, chunk)?;
                 target.changed.fetch_add(u64::from(chunk.len), Ordering::Relaxed);
             }
             offset += u64::from(chunk.len);
         }
-        Ok(())
+        run.write(target)
     }
 
     fn close(&self, target: &Target<'_>) -> Result<()> {
@@ -226,6 +245,9 @@ impl Writing<'_> {
             target.file.set_permissions(mode).map_err(|source| Error::io("set the mode of", path, source))?;
         }
         let changed = target.changed.load(Ordering::Relaxed);
+        if changed >= LARGE {
+            sys::fs::start_writeback(&target.file);
+        }
         self.written.fetch_add(changed, Ordering::Relaxed);
         self.done.fetch_add(target.size, Ordering::Relaxed);
         self.same.fetch_add(u64::from(changed == 0 && metadata.len() == target.size), Ordering::Relaxed);
@@ -234,6 +256,43 @@ impl Writing<'_> {
 
     fn place(&self, path: &[u8]) -> PathBuf {
         self.data.join(OsStr::from_bytes(path))
+    }
+}
+
+impl Run {
+    fn end(&self) -> u64 {
+        self.offset + self.length
+    }
+
+    /// Takes the next chunk.
+    fn read(&mut self, reader: &Reader, chunk: &ChunkRef) -> Result<()> {
+        if self.count == self.buffers.len() {
+            self.buffers.push(Vec::new());
+        }
+        let Some(buffer) = self.buffers.get_mut(self.count) else { return Ok(()) };
+        reader.chunk_into(chunk, buffer)?;
+        self.count += 1;
+        self.length += u64::from(chunk.len);
+        Ok(())
+    }
+
+    /// Writes what it has, and is empty then.
+    fn write(&mut self, target: &Target<'_>) -> Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = self.buffers.iter().take(self.count).map(|buffer| IoSlice::new(buffer)).collect();
+        let (mut left, mut offset) = (slices.as_mut_slice(), self.offset);
+        while !left.is_empty() {
+            match rustix::io::pwritev(&target.file, left, offset) {
+                Ok(0) => return Err(Error::io("write", &target.path, std::io::Error::from(std::io::ErrorKind::WriteZero))),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut left, written);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(Error::io("write", &target.path, errno)),
+            }
+        }
+        (self.count, self.length) = (0, 0);
+        Ok(())
     }
 }
 
