@@ -60,7 +60,11 @@ impl Disk<'_> {
     }
 
     /// As [`Disk::state`] for entries that follow one another in one folder: it is looked up once.
-    pub(super) fn states<'e>(&self, entries: &'e [Entry], mut each: impl FnMut(&'e Entry) -> Result<()>) -> Result<Vec<(State, Option<Stat>)>> {
+    pub(super) fn states<'e>(
+        &self,
+        entries: &'e [Entry],
+        mut each: impl FnMut(&'e Entry) -> Result<()>,
+    ) -> Result<Vec<(State, Option<Stat>)>> {
         let mut held: Option<(&[u8], Option<OwnedFd>)> = None;
         let mut states = Vec::with_capacity(entries.len());
         for entry in entries {

@@ -17,6 +17,8 @@ use crate::sys::fs::Syncs;
 
 /// It comes last, and goes first: without it no server takes the folder for a cluster.
 const CONTROL_FILE: &[u8] = b"global/pg_control";
+/// Where it is written; what is left of it is in no manifest, and goes with the next call.
+const CONTROL_BESIDE: &[u8] = b"global/pg_control.new";
 /// Chunks of a large file that one thread takes at once.
 const PIECE: usize = 64;
 /// Bytes that are written at once, about.
@@ -179,10 +181,16 @@ impl Writing<'_> {
         if self.over {
             self.syncs.file_system(self.data)?;
         }
-        self.files(std::slice::from_ref(&last))?;
+        // Beside first: half of it is nobody's control file.
+        let beside = Entry { path: CONTROL_BESIDE.to_vec(), ..last };
+        self.files(std::slice::from_ref(&beside))?;
+        let written = self.place(CONTROL_BESIDE);
         if self.over {
-            let file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
-            self.syncs.file(&file, &path)?;
+            let file = File::open(&written).map_err(|source| Error::io("open", &written, source))?;
+            self.syncs.file(&file, &written)?;
+        }
+        sys::fs::rename(&written, &path)?;
+        if self.over {
             self.syncs.folder(&self.data.join("global"))?;
         }
         Ok(bytes)

@@ -83,7 +83,14 @@ pub(super) fn staged_name(path: &[u8]) -> String {
 
 /// Writes the content of an entry to an empty file, every chunk checked against its hash, holes left as holes.
 /// Gives the stat that it has then.
-pub(super) fn write_content(reader: &Reader, file: &File, path: &Path, chunks: &[ChunkRef], holes: &[(u64, u64)], size: u64) -> Result<Stat> {
+pub(super) fn write_content(
+    reader: &Reader,
+    file: &File,
+    path: &Path,
+    chunks: &[ChunkRef],
+    holes: &[(u64, u64)],
+    size: u64,
+) -> Result<Stat> {
     if holes.is_empty() {
         reader.copy(chunks, &mut { file }).map_err(|error| error.while_doing(format!("write {}", path.display())))?;
     } else {

@@ -1,8 +1,10 @@
 //! Writing a captured cluster, into a new folder and over another state of it. No server is needed: these are files.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use super::store_sink::{reference, store};
 use crate::cancel::CancelToken;
@@ -52,6 +54,19 @@ fn first() -> Vec<(&'static str, Vec<u8>)> {
         ("base/5/2601", Vec::new()),
         ("global/pg_control", pages(3, 8192)),
     ]
+}
+
+/// Whether the folder has exactly these files with these bytes.
+fn holds(data: &Path, files: &[(&str, Vec<u8>)]) -> bool {
+    let mut there = 0;
+    let mut open = vec![data.to_owned()];
+    while let Some(folder) = open.pop() {
+        for name in fs::names(&folder).unwrap() {
+            let path = folder.join(name);
+            if path.is_dir() { open.push(path) } else { there += 1 }
+        }
+    }
+    there == files.len() && files.iter().all(|(path, bytes)| fs::read(&data.join(path)).is_ok_and(|found| found == *bytes))
 }
 
 fn assert_holds(data: &Path, files: &[(&str, Vec<u8>)]) {
@@ -145,4 +160,71 @@ fn one_that_breaks_off_has_no_pg_control_and_the_next_finishes_it() {
     assert!(!data.join("global/pg_control").exists());
     write_cluster(&reader, &two, 0o700, &data, &Control::silent()).unwrap();
     assert_holds(&data, &files);
+}
+
+const CHILD: &str = "FORKLIFT_TEST_CLUSTER_WRITER";
+
+/// Two states of one cluster that differ in several files.
+fn two_states() -> [Vec<(&'static str, Vec<u8>)>; 2] {
+    let mut other = first();
+    other[1].1[..6 * MIB].fill(9);
+    other[2].1.truncate(10);
+    other[4].1[0] ^= 1;
+    other.push(("base/5/3000", pages(4, 3 * MIB)));
+    [first(), other]
+}
+
+/// Run by the test below in a process of its own: writes the two states over one another until it is killed.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "tells a child from a test that nobody started as one")]
+fn child_that_writes() {
+    let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
+    let store = Store::open(&folder.join("store")).unwrap();
+    let reader = store.reader(&Control::silent()).unwrap();
+    let halves = store.refs().unwrap().0.into_iter().map(|reference| reference.cluster.unwrap());
+    for half in halves.collect::<Vec<_>>().iter().cycle() {
+        write_cluster(&reader, half, 0o700, &folder.join("data"), &Control::silent()).unwrap();
+        println!("written");
+    }
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+#[test]
+fn killed_at_any_time_it_is_never_mistaken_for_a_whole_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, data) = (Store::create(&folder.path().join("store")).unwrap(), folder.path().join("data"));
+    let states = two_states();
+    let halves = states.each_ref().map(|files| capture(&store, files));
+    let (mut broken, mut whole) = (0, 0);
+    for round in 0_u64..400 {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "postgres::disk_tests::write::child_that_writes", "--nocapture"]).env(CHILD, folder.path());
+        let mut child = Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.ends_with("written")), "the child wrote nothing");
+        // Some moment of the next ones.
+        std::thread::sleep(Duration::from_micros(round * 7919 % 60_000));
+        drop(child);
+        match data.join("global/pg_control").exists() {
+            true => whole += 1,
+            false => broken += 1,
+        }
+        let complete = states.iter().any(|files| holds(&data, files));
+        assert!(complete || !data.join("global/pg_control").exists(), "round {round}");
+        if round >= 20 && broken >= 5 && whole >= 1 {
+            break;
+        }
+    }
+    assert!(broken >= 5 && whole >= 1, "{broken} broken off, {whole} whole");
+    let reader = store.reader(&Control::silent()).unwrap();
+    write_cluster(&reader, &halves[0], 0o700, &data, &Control::silent()).unwrap();
+    assert_holds(&data, &states[0]);
 }
