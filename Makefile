@@ -31,7 +31,8 @@ lint:
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --quiet
 
-# The store beside restic, borg and a shadow Git repository; ROUNDS=n (30), SUBJECTS="cluster tree", SCALE and FILES for small trials.
+# The store beside restic, borg, a shadow Git repository and `cp -a`: a table here and in target/bench-store.md. ROUNDS=n (5), SMALL=1 for a
+# trial of a minute; more in tests/bench/store/run.py. As root it installs restic and borg where they are missing.
 bench-store:
 	python3 tests/bench/store/run.py
 

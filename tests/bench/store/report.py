@@ -53,7 +53,9 @@ class Results:
                 times = self.column(subject, step, tool, "seconds")
                 compared = ""
                 if tool != "forklift" and "forklift" in tools:
-                    compared = "{:.2f} ({:.2f} to {:.2f})".format(*ratio(self.column(subject, step, "forklift", "seconds"), times, rng))
+                    # The other tools may have taken part in the first rounds only.
+                    ours = self.column(subject, step, "forklift", "seconds")[: len(times)]
+                    compared = "{:.2f} ({:.2f} to {:.2f})".format(*ratio(ours, times, rng))
                 stored = self.median(subject, step, tool, "stored")
                 rows.append(
                     f"| {words} | {tool} | {seconds(statistics.median(times))} | {seconds(self.median(subject, step, tool, 'durable'))} | {seconds(self.median(subject, step, tool, 'processor'))} "
@@ -72,6 +74,7 @@ class Results:
 
         def against(step, tool, limit, field="seconds", words=None):
             ours, theirs = self.column(subject, step, "forklift", field), self.column(subject, step, tool, field)
+            ours = ours[: len(theirs)]
             if ours and theirs and statistics.median(theirs):
                 value, low, high = ratio(ours, theirs, rng)
                 rows.append((words or f"{STEPS[step]}: at most {limit} of {tool}'s time", f"{value:.3f} ({low:.3f} to {high:.3f})", high <= limit, value <= limit))

@@ -2,8 +2,10 @@
 """The store beside restic, borg, a shadow Git repository and `cp -a`, in interleaved rounds; writes RESULTS.md.
 
 A round takes each step with every tool, one tool after the other, before the next step, and each round begins with another
-tool. Environment: ROUNDS (30), SUBJECTS ("cluster tree"), SCALE of pgbench (50), FILES of the tree (50000), TOOLS (all),
-STEPS (all; a step needs those before it), FOLDER to work in (.test/bench-store),
+tool. Environment: ROUNDS (5; at least 30 for a result that is published), OTHERS (2: borg and Git, which no target is about
+and which take most of the time, take part in so many rounds), SUBJECTS ("cluster tree"), SCALE of pgbench (50), FILES of the
+tree (50000), SMALL=1 (or `--quick`: scale 2, 2000 files, one round), TOOLS (all, by commas), STEPS (all; a step needs those
+before it), FOLDER to work in (.test/bench-store), RESULTS for the page (target/bench-store.md),
 TRACED=no to leave out the round that counts syncs and compares what was restored.
 """
 
@@ -25,7 +27,10 @@ import tools
 
 ROOT = tools.ROOT
 SCRATCH = pathlib.Path(os.environ.get("FOLDER", ROOT / ".test" / "bench-store"))
-RESULTS = pathlib.Path(__file__).resolve().parent / "RESULTS.md"
+RESULTS = ROOT / "target" / "bench-store.md"
+# Debian's packages of the tools that are compared.
+PACKAGES = {"restic": "restic", "borg": "borgbackup", "git": "git"}
+QUICK = bool(os.environ.get("SMALL")) or "--quick" in sys.argv[1:]
 # A file that changed less than two seconds ago is read again by every capture of forklift's, as by design.
 SETTLE = 2.2
 # Files that a server makes anew, and that forklift leaves out.
@@ -157,6 +162,8 @@ def versions(chosen):
 def page(results, chosen, measured, extra, rounds):
     lines = ["# The store beside restic, borg and Git", ""]
     lines += ["Written by `make bench-store`; see `tests/bench/store/run.py` for how it measures.", ""]
+    if any(tool.name in ("borg", "git") for tool in chosen) and rounds > int(os.environ.get("OTHERS", "2")):
+        lines += [f"borg and Git took part in the first {os.environ.get('OTHERS', '2')} rounds.", ""]
     lines += [f"{counted(rounds, 'interleaved round')} on {file_system(SCRATCH)}, {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}; {', '.join(versions(chosen))}.", ""]
     for subject in measured:
         size = measure.size_of(subject.source)
@@ -180,15 +187,27 @@ def page(results, chosen, measured, extra, rounds):
     return "\n".join(lines)
 
 
+def install(chosen):
+    """Installs what is missing where we may; what cannot be had is skipped by name."""
+    wanted = [PACKAGES[tool.name] for tool in chosen if tool.missing() and tool.name in PACKAGES]
+    if not wanted or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    print(f"installing {' '.join(wanted)}", flush=True)
+    quietly = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "check": False, "env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}}
+    if subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", *wanted], **quietly).returncode != 0:
+        subprocess.run(["apt-get", "update"], **quietly)
+        subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", *wanted], **quietly)
+
+
 def counted(number, what):
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def file_system(folder):
-    """Its type and device, as the kernel lists them."""
+    """Its type, as the kernel lists it."""
     mounts = [line.split()[:3] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
     device, _, kind = max((mount for mount in mounts if folder.is_relative_to(mount[1])), key=lambda mount: len(mount[1]))
-    return f"{kind} ({device})"
+    return f"{kind} on a loop device" if device.startswith("/dev/loop") else kind
 
 
 def describe(subject):
@@ -196,18 +215,20 @@ def describe(subject):
 
 
 def main():
-    rounds = int(os.environ.get("ROUNDS", "30"))
+    rounds = int(os.environ.get("ROUNDS", "1" if QUICK else "5"))
+    others = int(os.environ.get("OTHERS", "2"))
     names = os.environ.get("TOOLS", "").split(",") if os.environ.get("TOOLS") else [tool.name for tool in tools.TOOLS]
     steps = os.environ.get("STEPS", "").split() or list(report.STEPS)
     subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "forklift-tests", "--bin", "bench-store"], cwd=ROOT, check=True, stdin=subprocess.DEVNULL)
     chosen = [tool for tool in tools.TOOLS if tool.name in names]
+    install(chosen)
     for tool in list(chosen):
         if tool.missing():
             print(f"SKIPPED {tool.name}: {tool.missing()} is not installed", flush=True)
             chosen.remove(tool)
     measured = []
     for name in os.environ.get("SUBJECTS", "cluster tree").split():
-        sizes = {"cluster": ("SCALE", 50, subjects.Cluster), "tree": ("FILES", 50_000, subjects.Tree)}
+        sizes = {"cluster": ("SCALE", 2 if QUICK else 50, subjects.Cluster), "tree": ("FILES", 2000 if QUICK else 50_000, subjects.Tree)}
         variable, default, kind = sizes[name]
         measured.append(kind(SCRATCH / name, int(os.environ.get(variable, default))))
     results, extra = report.Results(), {}
@@ -221,9 +242,11 @@ def main():
         for number in range(-1 if shutil.which("strace") and os.environ.get("TRACED", "yes") == "yes" else 0, rounds):
             for subject in measured:
                 print(f"{subject.name}: {'counting syncs' if number < 0 else f'round {number + 1} of {rounds}'}", flush=True)
-                Round(subject, chosen, number, results).run(steps, extra)
+                taking_part = [tool for tool in chosen if number < others or tool.name not in ("borg", "git")]
+                Round(subject, taking_part, number, results).run(steps, extra)
                 if number >= 0:
                     # After each round, so that a run that is broken off has its results too.
+                    out.parent.mkdir(exist_ok=True)
                     out.write_text(page(results, chosen, measured, extra, number + 1))
     finally:
         shutil.rmtree(SCRATCH / "round", ignore_errors=True)
