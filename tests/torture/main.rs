@@ -20,14 +20,19 @@ mod children;
 mod clusters;
 mod content;
 mod enclosure;
+mod flips;
 mod image;
+mod inject;
 mod kills;
 mod model;
 mod operations;
 mod power;
 mod run;
+mod simulated;
+mod space;
 mod tally;
 mod worker;
+mod writeback;
 
 use std::process::ExitCode;
 

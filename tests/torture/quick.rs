@@ -1,5 +1,5 @@
 //! Quick versions of what `make torture` runs for long: each kind with a real kernel, for some seconds.
-#![allow(missing_docs, clippy::print_stdout, reason = "tests")]
+#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 use std::process::Command;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::content::Random;
 use crate::tally::{Failure, Tally};
-use crate::{enclosure, image, kills, power};
+use crate::{enclosure, flips, image, inject, kills, power, simulated, space, writeback};
 
 /// What every kind is given.
 #[derive(Debug)]
@@ -68,9 +68,14 @@ struct Kind {
     run: fn(&Context, &mut Tally) -> Result<(), Stop>,
 }
 
-const KINDS: [Kind; 2] = [
-    Kind { name: "power", share: 25, run: power::run },
+const KINDS: [Kind; 7] = [
+    Kind { name: "power", share: 26, run: power::run },
+    Kind { name: "writeback", share: 8, run: writeback::run },
+    Kind { name: "space", share: 8, run: space::run },
+    Kind { name: "inject", share: 14, run: inject::run },
     Kind { name: "kills", share: 12, run: kills::run },
+    Kind { name: "flips", share: 10, run: flips::run },
+    Kind { name: "simulated", share: 22, run: simulated::run },
 ];
 
 #[derive(Debug)]
