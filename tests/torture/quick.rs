@@ -31,3 +31,23 @@ fn power_cuts_on_ext4_and_xfs_lose_no_acknowledged_ref() {
 fn kills_of_several_processes_lose_nothing() {
     run("kills", "kills", 5);
 }
+
+#[test]
+fn failing_writeback_loses_no_acknowledged_ref() {
+    run("failing_writeback", "writeback", 4);
+}
+
+#[test]
+fn full_disks_fail_by_name_and_are_pruned() {
+    run("full_disks", "space", 6);
+}
+
+#[test]
+fn errors_and_kills_at_the_nth_call_lose_nothing() {
+    run("injected_faults", "inject", 10);
+}
+
+#[test]
+fn flips_are_found_and_never_believed() {
+    run("flips", "flips", 5);
+}
