@@ -22,7 +22,8 @@ pub struct Source {
 }
 
 /// What proves the content: every row counts, in its order.
-const QUERY: &str = "select count(*) || ' ' || coalesce(md5(string_agg(id || ':' || stamp || ':' || note, ',' order by id)), '') from torture";
+const QUERY: &str =
+    "select count(*) || ' ' || coalesce(md5(string_agg(id || ':' || stamp || ':' || note, ',' order by id)), '') from torture";
 
 impl Source {
     /// In `folder`; `Err` says why there can be none here.
@@ -75,9 +76,13 @@ impl Source {
             started.push(id.clone());
             Ok(())
         };
-        let report = store.drill(&options, &mut start, &Control::silent()).map_err(|error| Failure::new(format!("the drill fails: {error}")))?;
+        let report =
+            store.drill(&options, &mut start, &Control::silent()).map_err(|error| Failure::new(format!("the drill fails: {error}")))?;
         if !report.is_whole() {
-            return Err(Failure::lost(report.findings.len().max(report.losses.len()), format!("the drill finds {:?} {:?}", report.findings, report.losses)));
+            return Err(Failure::lost(
+                report.findings.len().max(report.losses.len()),
+                format!("the drill finds {:?} {:?}", report.findings, report.losses),
+            ));
         }
         Ok(started)
     }
@@ -119,7 +124,14 @@ impl Server {
         if let Some(path) = &installation.library_path {
             command.env("LD_LIBRARY_PATH", path);
         }
-        command.arg("-D").arg(data).arg("-k").arg(&sockets).args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=8MB"]);
+        command.arg("-D").arg(data).arg("-k").arg(&sockets).args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "fsync=off",
+            "-c",
+            "shared_buffers=8MB",
+        ]);
         command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
         let mut server = Self { child: command.spawn().map_err(|error| error.to_string())?, client: None, sockets };
         let begun = Instant::now();

@@ -87,7 +87,11 @@ pub fn run(context: &Context, tally: &mut Tally) -> std::result::Result<(), Stop
 /// What is stored under an id here: little, so that every byte can be flipped.
 fn small(id: &str) -> Tree {
     let seed = u64::from(id.as_bytes()[0]);
-    Tree::from([("f".to_owned(), noise(seed, 40)), ("g".to_owned(), format!("text of {id} ").repeat(20).into_bytes()), ("same".to_owned(), noise(1, 60))])
+    Tree::from([
+        ("f".to_owned(), noise(seed, 40)),
+        ("g".to_owned(), format!("text of {id} ").repeat(20).into_bytes()),
+        ("same".to_owned(), noise(1, 60)),
+    ])
 }
 
 /// Three checkpoints, one of which is in a rewritten pack; trash, two segments, a memory of verify.
@@ -262,7 +266,8 @@ fn right_or_refused(store: &Store) -> std::result::Result<usize, Failure> {
         match restore(store, id) {
             Ok(files) if files == small(id) => whole += 1,
             Ok(_) => return Err(Failure::new(format!("{id} has other bytes than were stored"))),
-            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::UnsupportedFormat | ErrorKind::Io) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::UnsupportedFormat | ErrorKind::Io) => {}
             Err(error) => return Err(Failure::new(format!("{id} fails with {:?}: {error}", error.kind()))),
         }
     }
@@ -271,7 +276,9 @@ fn right_or_refused(store: &Store) -> std::result::Result<usize, Failure> {
 
 fn repaired(store: &Store) -> std::result::Result<(), Failure> {
     let failed = |error: &forklift::Error| Failure::new(format!("after damage: {error}"));
-    let report = store.repair(&RepairOptions { set_aside_refs: true, ..RepairOptions::default() }, &Control::silent()).map_err(|error| failed(&error))?;
+    let report = store
+        .repair(&RepairOptions { set_aside_refs: true, ..RepairOptions::default() }, &Control::silent())
+        .map_err(|error| failed(&error))?;
     for id in ["a", "b", "c"] {
         let named = report.losses.iter().any(|loss| loss.checkpoint == id) || report.refs_unreadable.iter().any(|path| path.ends_with(id));
         match restore(store, id) {

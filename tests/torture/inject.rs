@@ -64,10 +64,20 @@ pub fn run(context: &Context, tally: &mut Tally) -> Result<(), Stop> {
         faults.extend(faults_of(context, &template, operation)?);
     }
     tally.add("calls worth a fault", faults.len() as u64);
-    // In an order of its own in each run, so that a short one takes some of all.
+    // One of each sort of call and fault in turn, so that a short run takes some of all.
+    let mut sorts: BTreeMap<(String, String), Vec<Fault>> = BTreeMap::new();
+    for fault in faults {
+        sorts.entry((fault.call.clone(), fault.what.clone())).or_default().push(fault);
+    }
+    let mut sorts: Vec<Vec<Fault>> = sorts.into_values().collect();
     let mut done = 0;
-    while !faults.is_empty() && (done < 8 || context.goes_on()) {
-        let fault = faults.swap_remove(random.below(faults.len()));
+    while !sorts.is_empty() && (done < 8 || context.goes_on()) {
+        let sort = random.below(sorts.len());
+        let among = sorts[sort].len();
+        let fault = sorts[sort].swap_remove(random.below(among));
+        if sorts[sort].is_empty() {
+            sorts.swap_remove(sort);
+        }
         let store = context.work.join("store");
         let result = inject(context, &template, &store, &fault, &mut random, tally);
         let place = || format!("{}, {} at call {} of {}", OPERATIONS[fault.operation].0, fault.what, fault.when, fault.on);
@@ -114,7 +124,13 @@ fn traced(store: &Path, operation: usize, log: &Path, options: &[&str]) -> Comma
     let (name, seed) = OPERATIONS[operation];
     let work = worker(store, seed, name);
     let mut command = Command::new("taskset");
-    command.args(["-c", "0", "strace", "-y", "-o"]).arg(log).args(options).arg(work.get_program()).args(work.get_args()).args(["--count", "1"]);
+    command
+        .args(["-c", "0", "strace", "-y", "-o"])
+        .arg(log)
+        .args(options)
+        .arg(work.get_program())
+        .args(work.get_args())
+        .args(["--count", "1"]);
     command
 }
 
@@ -166,7 +182,9 @@ fn shape(call: &str, arguments: &str, store: &Path) -> String {
     let root = store.to_str().expect("a path");
     for place in arguments.split(root).skip(1) {
         let path: String = place.chars().take_while(|letter| !matches!(letter, '"' | '>')).collect();
-        let part = |part: &str| if part.len() == 2 || part.contains(|letter: char| letter.is_ascii_digit()) { "#".to_owned() } else { part.to_owned() };
+        let part = |part: &str| {
+            if part.len() == 2 || part.contains(|letter: char| letter.is_ascii_digit()) { "#".to_owned() } else { part.to_owned() }
+        };
         let parts: Vec<String> = path.split('/').map(part).collect();
         shape.push(' ');
         shape.push_str(&parts.join("/"));

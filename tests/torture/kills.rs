@@ -11,13 +11,11 @@ use crate::run::{Context, Stop, showing};
 use crate::tally::{Failure, Tally};
 
 /// What the processes of a round do.
-const ROLES: [&str; 5] = [
-    "capture,capture,capture,large,remove",
-    "capture,remove",
-    "prune,remove",
-    "restore,verify,restore",
-    "repair,prune,verify",
-];
+const ROLES: [&str; 5] =
+    ["capture,capture,capture,large,remove", "capture,remove", "prune,remove", "restore,verify,restore", "repair,prune,verify"];
+
+/// Rounds in which captures store the same chunks at once and prunes die while they rewrite.
+const BESIDE_CAPTURES: [&str; 3] = ["prune,prune,remove", "capture,capture,remove", "prune,remove,remove"];
 
 pub fn run(context: &Context, tally: &mut Tally) -> Result<(), Stop> {
     let mut random = context.random("kills");
@@ -26,16 +24,18 @@ pub fn run(context: &Context, tally: &mut Tally) -> Result<(), Stop> {
     let mut round = 0;
     while round < 3 || context.goes_on() {
         round += 1;
+        let others = [&ROLES[..], &BESIDE_CAPTURES[..]][random.below(2)];
         let count = 2 + random.below(3);
-        let first = random.below(ROLES.len());
+        let first = random.below(others.len());
         let mut workers: Vec<Worker> = (0..count)
             .map(|at| {
-                let role = if at == 0 { ROLES[random.below(2)] } else { ROLES[(first + at) % ROLES.len()] };
+                let role = if at == 0 { ROLES[random.below(2)] } else { others[(first + at) % others.len()] };
                 Worker::start(worker(&path, random.next(), role), &context.work)
             })
             .collect();
-        // The first captures; the others have begun something or wait for a lock.
+        // The first captures; the last has begun something or waits for a lock.
         workers[0].wait_for(if random.chance(2) { "ACK" } else { "BEGIN" }, Duration::from_secs(20));
+        workers[count - 1].wait_for("BEGIN", Duration::from_secs(1));
         let most = [3_000, 50_000, 300_000][random.below(3)];
         let mut ended = Vec::new();
         while !workers.is_empty() {

@@ -45,7 +45,9 @@ fn main() -> ExitCode {
         ["enclosed", rest @ ..] => run::main(rest),
         ["work", rest @ ..] => worker::main(rest),
         _ => {
-            eprintln!("usage: forklift-torture run --work FOLDER --keep FOLDER [--seconds N] [--kinds A,B] [--seed N] [--core-tests PROGRAM]");
+            eprintln!(
+                "usage: forklift-torture run --work FOLDER --keep FOLDER [--seconds N] [--kinds A,B] [--seed N] [--core-tests PROGRAM]"
+            );
             ExitCode::from(2)
         }
     }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use forklift::postgres::{ClusterCache, StoreSink, copy_stopped};
-use forklift::store::{Cutting, Entry, EntryKind, Half, PruneOptions, Ref, RefKind, RepairOptions, Session, Store, VerifyLevel, VerifyOptions};
+use forklift::store::{
+    Cutting, Entry, EntryKind, Half, PruneOptions, Ref, RefKind, RepairOptions, Session, Store, VerifyLevel, VerifyOptions,
+};
 use forklift::{Control, Error, ErrorKind, Result};
 
 use crate::content::{Random, Tree, content};
@@ -80,7 +82,8 @@ pub fn restore(store: &Store, id: &str) -> Result<Tree> {
 pub fn check_ref(store: &Store, id: &str) -> Result<()> {
     let files = restore(store, id)?;
     if !id.ends_with("-cluster") && files != content(id) {
-        let differing: Vec<_> = content(id).into_iter().filter(|(path, bytes)| files.get(path) != Some(bytes)).map(|(path, _)| path).collect();
+        let differing: Vec<_> =
+            content(id).into_iter().filter(|(path, bytes)| files.get(path) != Some(bytes)).map(|(path, _)| path).collect();
         return Err(Error::new(ErrorKind::Internal, format!("checkpoint {id} has other bytes than were stored: {differing:?}")));
     }
     Ok(())

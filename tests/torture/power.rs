@@ -16,7 +16,7 @@ use crate::tally::{Failure, Tally};
 /// What workers do, the likelier the more often it is named.
 const OPERATIONS: &str = "capture,capture,capture,capture,remove,remove,remove,prune,prune,restore,repair";
 const WITH_LARGE: &str = "capture,large,remove,remove,prune,prune,restore";
-const WITH_CLUSTER: &str = "cluster,capture,remove,prune";
+const WITH_CLUSTER: &str = "cluster,cluster,capture,remove,prune";
 
 /// One disk and what it must hold.
 struct Disk {
@@ -85,7 +85,11 @@ fn cut_one(context: &Context, disk: &mut Disk, source: Option<&Source>, random: 
     }
     let mut workers: Vec<Worker> = (0..1 + random.below(2)).map(|_| start(context, &store, None, random)).collect();
     if let Some(source) = source.filter(|_| random.chance(3)) {
-        workers.push(start(context, &store, Some(source), random));
+        let mut worker = start(context, &store, Some(source), random);
+        if random.chance(2) {
+            worker.wait_for("ACK cluster", Duration::from_secs(20));
+        }
+        workers.push(worker);
     }
     for worker in &mut workers {
         worker.wait_for("BEGIN", Duration::from_secs(10));
@@ -132,7 +136,8 @@ fn start_clusters(context: &Context, disk: &mut Disk, source: Option<&Source>, t
     let started = showing(source.restore_and_start_all(&store, &scratch).map_err(|failure| failure.at(disk.name)), &disk.image.file)?;
     let captured = disk.model.present.iter().filter(|id| id.ends_with("-cluster")).count();
     if captured != started.len() {
-        let failure = Failure::lost(captured.saturating_sub(started.len()), format!("{captured} clusters captured, {} started", started.len()));
+        let failure =
+            Failure::lost(captured.saturating_sub(started.len()), format!("{captured} clusters captured, {} started", started.len()));
         return Err(Stop::Failed(failure, Some(disk.image.file.clone())));
     }
     tally.add("clusters restored and started", started.len() as u64);

@@ -140,8 +140,7 @@ fn keep(path: &Path, folder: &Path, kind: &str) -> Option<PathBuf> {
 
 fn parse(arguments: &[&str]) -> Result<Options, String> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
-    let mut options =
-        Options { work: PathBuf::new(), keep: PathBuf::new(), seconds: 60, kinds: Vec::new(), seed: since, core_tests: None };
+    let mut options = Options { work: PathBuf::new(), keep: PathBuf::new(), seconds: 60, kinds: Vec::new(), seed: since, core_tests: None };
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
     for pair in arguments.chunks(2) {
         match pair {

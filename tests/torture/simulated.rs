@@ -6,9 +6,14 @@ use crate::run::{Context, Stop};
 use crate::tally::{Failure, Tally};
 
 pub fn run(context: &Context, tally: &mut Tally) -> Result<(), Stop> {
-    let program = context.core_tests.as_ref().ok_or_else(|| Stop::Skipped("--core-tests does not name the test program of the library".to_owned()))?;
+    let program = context
+        .core_tests
+        .as_ref()
+        .ok_or_else(|| Stop::Skipped("--core-tests does not name the test program of the library".to_owned()))?;
     let mut command = Command::new(program);
-    command.args(["store::tests::simulated", "--nocapture"]).env("FORKLIFT_TORTURE_MINUTES", format!("{:.3}", context.seconds as f64 / 60.0));
+    command
+        .args(["store::tests::simulated", "--nocapture"])
+        .env("FORKLIFT_TORTURE_MINUTES", format!("{:.3}", context.seconds as f64 / 60.0));
     let output = command.output().map_err(|error| Stop::broken(format!("{}: {error}", program.display())))?;
     let text = String::from_utf8_lossy(&output.stdout);
     for line in text.lines() {

@@ -41,7 +41,8 @@ pub fn run(context: &Context, tally: &mut Tally) -> std::result::Result<(), Stop
         let (name, image, model) = &mut disks[at];
         let filler = if *name == "inodes" { Filler::Inodes } else { Filler::Bytes };
         let path = image.path().join("store");
-        let result = one(context, &filler, &path, model, &mut random, tally).map_err(|failure| failure.at(format!("{name}, round {round}")));
+        let result =
+            one(context, &filler, &path, model, &mut random, tally).map_err(|failure| failure.at(format!("{name}, round {round}")));
         showing(result, &image.file)?;
         round += 1;
     }
@@ -94,7 +95,14 @@ impl Filler {
     }
 }
 
-fn one(context: &Context, filler: &Filler, path: &Path, model: &mut Model, random: &mut Random, tally: &mut Tally) -> std::result::Result<(), Failure> {
+fn one(
+    context: &Context,
+    filler: &Filler,
+    path: &Path,
+    model: &mut Model,
+    random: &mut Random,
+    tally: &mut Tally,
+) -> std::result::Result<(), Failure> {
     let folder = path.parent().expect("the mount point");
     work(context, path, "capture", 3, model, Right::None, random)?;
     // Space that ends at each step of what follows.

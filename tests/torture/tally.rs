@@ -37,7 +37,8 @@ pub struct Tally {
 }
 
 /// The counts that are always printed.
-const ALWAYS: [&str; 7] = ["crash states explored", "kills", "power cuts", "injected faults", "flips", "clusters captured", "clusters restored and started"];
+const ALWAYS: [&str; 7] =
+    ["crash states explored", "kills", "power cuts", "injected faults", "flips", "clusters captured", "clusters restored and started"];
 
 impl Tally {
     pub fn add(&mut self, what: &'static str, count: u64) {
