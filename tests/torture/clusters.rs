@@ -17,6 +17,8 @@ use crate::tally::Failure;
 pub struct Source {
     installation: Installation,
     pub data: PathBuf,
+    /// Of one server at a time; near the top, since the path of a socket has 107 bytes.
+    sockets: PathBuf,
     /// What the query gives in each state.
     states: BTreeMap<u64, String>,
 }
@@ -37,8 +39,8 @@ impl Source {
         let data = folder.join("cluster");
         let options = InitOptions { wal_segment_mib: Some(1), ..InitOptions::default() };
         initdb(&installation, &run_as, &data, &options, &Control::silent()).map_err(|error| format!("initdb: {error}"))?;
-        let mut source = Self { installation, data, states: BTreeMap::new() };
-        let mut server = Server::start(&source.installation, &source.data)?;
+        let mut source = Self { installation, data, sockets: folder.join("s"), states: BTreeMap::new() };
+        let mut server = Server::start(&source.installation, &source.data, &source.sockets)?;
         server.run("create table torture (id serial primary key, stamp int8, note text)")?;
         server.stop();
         source.advance()?;
@@ -48,7 +50,7 @@ impl Source {
     /// Changes it and stops it again; gives the stamp of its new state.
     pub fn advance(&mut self) -> Result<u64, String> {
         let stamp = self.states.len() as u64 + 1;
-        let mut server = Server::start(&self.installation, &self.data)?;
+        let mut server = Server::start(&self.installation, &self.data, &self.sockets)?;
         server.run(&format!(
             "insert into torture (stamp, note) select {stamp}, md5(g || '-{stamp}') from generate_series(1, 60) g;
              update torture set note = md5(note) where id % 7 = {stamp} % 7;
@@ -90,7 +92,7 @@ impl Source {
     fn start(&self, data: &Path, stamp: u64) -> Result<(), String> {
         let expected = self.states.get(&stamp).ok_or_else(|| format!("stamp {stamp} was never captured"))?;
         prepare_copy(data, false).map_err(|error| error.to_string())?;
-        let mut server = Server::start(&self.installation, data)?;
+        let mut server = Server::start(&self.installation, data, &self.sockets)?;
         let found = server.value(QUERY)?;
         // It can be written too.
         server.run("insert into torture (stamp, note) values (0, 'after')")?;
@@ -108,10 +110,8 @@ struct Server {
 
 impl Server {
     /// The log where it does not start.
-    fn start(installation: &Installation, data: &Path) -> Result<Self, String> {
-        // Beside the data: the path of a socket has 107 bytes.
-        let sockets = data.with_extension("s");
-        std::fs::create_dir_all(&sockets).map_err(|error| error.to_string())?;
+    fn start(installation: &Installation, data: &Path, sockets: &Path) -> Result<Self, String> {
+        std::fs::create_dir_all(sockets).map_err(|error| error.to_string())?;
         let log_path = sockets.join("log");
         let log = std::fs::File::create(&log_path).map_err(|error| error.to_string())?;
         let mut command = if rustix::process::geteuid().is_root() {
@@ -124,16 +124,9 @@ impl Server {
         if let Some(path) = &installation.library_path {
             command.env("LD_LIBRARY_PATH", path);
         }
-        command.arg("-D").arg(data).arg("-k").arg(&sockets).args([
-            "-c",
-            "listen_addresses=",
-            "-c",
-            "fsync=off",
-            "-c",
-            "shared_buffers=8MB",
-        ]);
+        command.arg("-D").arg(data).arg("-k").arg(sockets).args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=8MB"]);
         command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
-        let mut server = Self { child: command.spawn().map_err(|error| error.to_string())?, client: None, sockets };
+        let mut server = Self { child: command.spawn().map_err(|error| error.to_string())?, client: None, sockets: sockets.to_owned() };
         let begun = Instant::now();
         loop {
             let mut config = postgres::Config::new();

@@ -97,7 +97,8 @@ impl Model {
         if !back.is_empty() {
             return Err(Failure::new(format!("refs that were removed came back: {back:?}")));
         }
-        for id in &found {
+        // Clusters are big: their bytes are for verify, and for the server that is started on them.
+        for id in found.iter().filter(|id| !id.ends_with("-cluster")) {
             if let Err(error) = operations::check_ref(&store, id) {
                 let lost = usize::from(self.present.contains(id));
                 return Err(Failure::lost(lost, format!("checkpoint {id} (acknowledged: {}) does not restore: {error}", lost == 1)));

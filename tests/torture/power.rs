@@ -46,7 +46,9 @@ pub fn run(context: &Context, tally: &mut Tally) -> Result<(), Stop> {
     let mut cycle = 0;
     while cycle < 4 || context.goes_on() {
         let at = cycle % disks.len();
-        cut_one(context, &mut disks[at], source.as_ref(), &mut random, tally).map_err(|stop| place(stop, cycle))?;
+        // One cluster in any case, however short the run is.
+        let source_now = source.as_ref().filter(|_| cycle == 2 || random.chance(8));
+        cut_one(context, &mut disks[at], source_now, &mut random, tally).map_err(|stop| place(stop, cycle))?;
         cycle += 1;
         if cycle.is_multiple_of(12) {
             if let Some(source) = &mut source {
@@ -84,9 +86,9 @@ fn cut_one(context: &Context, disk: &mut Disk, source: Option<&Source>, random: 
         showing(disk.model.check(&store).map_err(|failure| failure.at(disk.name)), &disk.image.file)?;
     }
     let mut workers: Vec<Worker> = (0..1 + random.below(2)).map(|_| start(context, &store, None, random)).collect();
-    if let Some(source) = source.filter(|_| random.chance(3)) {
+    if let Some(source) = source {
         let mut worker = start(context, &store, Some(source), random);
-        if random.chance(2) {
+        if !random.chance(3) {
             worker.wait_for("ACK cluster", Duration::from_secs(20));
         }
         workers.push(worker);

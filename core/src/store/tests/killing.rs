@@ -121,7 +121,7 @@ fn row_1_row_2_row_5_prunes_killed_at_any_time_beside_captures_lose_nothing() {
         let mut committers: Vec<Killed> = (0..2).map(|_| start("crash::child_that_commits", &path)).collect();
         let mut pruner = start("killing::child_that_prunes", &path);
         committers.iter_mut().for_each(|child| first_line(child, "ACK", &mut lines));
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             first_line(&mut pruner, "PRUNED", &mut pruned);
         }
         std::thread::sleep(Duration::from_micros((round * 7919) % 20_000));

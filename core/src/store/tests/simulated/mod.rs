@@ -33,8 +33,7 @@ fn torture() -> Duration {
 /// Every how many-th of the cases a run takes, where there are very many: all of them take half an hour.
 fn thinning() -> usize {
     match torture().as_secs() {
-        0 => 4,
-        1..300 => 3,
+        0..300 => 4,
         300..1200 => 2,
         _ => 1,
     }
