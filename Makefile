@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test lint bench-store clean
+.PHONY: all build install demo test torture lint bench-store clean
 
 all: build
 
@@ -24,6 +24,11 @@ demo:
 # Every suite; ends with one line: N passed, N failed, N skipped.
 test:
 	python3 tests/run.py
+
+# The store under power cuts, failing and full disks, kills and damage, for MINUTES; needs root for the disks. Prints counts.
+MINUTES ?= 15
+torture:
+	python3 tests/torture/run.py --minutes $(MINUTES)
 
 # What the lint suite of `make test` runs.
 lint:
