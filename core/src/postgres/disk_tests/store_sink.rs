@@ -13,7 +13,7 @@ fn store(folder: &Path) -> Store {
     Store::open_or_create(&folder.join("store")).unwrap()
 }
 
-fn reference(half: Half) -> Ref {
+pub(super) fn reference(half: Half) -> Ref {
     let id = crate::sys::id::sortable().unwrap();
     Ref {
         id,
