@@ -2,7 +2,7 @@
 
 use super::Branch;
 use crate::error::Result;
-use crate::postgres::{ClusterCache, CloneSink, Sink, StoreSink, StoredCluster, forget_kept};
+use crate::postgres::{CloneSink, ClusterCache, Sink, StoreSink, StoredCluster, forget_kept};
 use crate::progress::Control;
 use crate::store::Session;
 use crate::sys;

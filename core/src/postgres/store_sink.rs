@@ -45,7 +45,16 @@ impl<'a> StoreSink<'a> {
     /// Into `session`, with what the last capture of the same cluster left ([`ClusterCache::default`] where there is nothing).
     #[must_use]
     pub fn new(session: &'a Session, known: ClusterCache) -> Self {
-        Self { session, entries: BTreeMap::new(), root_mode: 0o700, known, seen: ClusterCache::default(), c0_ns: None, copied: 0, reads: Reads::default() }
+        Self {
+            session,
+            entries: BTreeMap::new(),
+            root_mode: 0o700,
+            known,
+            seen: ClusterCache::default(),
+            c0_ns: None,
+            copied: 0,
+            reads: Reads::default(),
+        }
     }
 
     /// What was read until now; files that the cache knows were not.

@@ -93,8 +93,7 @@ pub fn blocks_tell(file: &File) -> bool {
     {
         const XFS: u64 = 0x5846_5342;
         const BTRFS: u64 = 0x9123_683e;
-        rustix::fs::fstatfs(file)
-            .is_ok_and(|system| matches!(u64::try_from(system.f_type).unwrap_or_default() & 0xffff_ffff, XFS | BTRFS))
+        rustix::fs::fstatfs(file).is_ok_and(|system| matches!(u64::try_from(system.f_type).unwrap_or_default() & 0xffff_ffff, XFS | BTRFS))
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -188,7 +187,9 @@ mod tests {
 
     #[test]
     fn the_release_tells_whether_times_are_fine() {
-        for (release, fine) in [("6.13.0", true), ("6.18.44-x", true), ("7.0", true), ("6.12.9", false), ("5.15.0-generic", false), ("", false)] {
+        for (release, fine) in
+            [("6.13.0", true), ("6.18.44-x", true), ("7.0", true), ("6.12.9", false), ("5.15.0-generic", false), ("", false)]
+        {
             assert_eq!(release_has_fine_times(release), fine, "{release}");
         }
     }
@@ -206,7 +207,7 @@ mod tests {
             assert!(blocks_tell(&clone));
             let plain = |file: &File| -> Vec<(u64, u64, u64)> {
                 let found = extents(file).expect("extents");
-                assert!(found.iter().all(|extent| extent.flags & !(LAST | SHARED | MERGED) == 0), "{kind}: {found:?}");
+                assert!(found.iter().all(|extent| extent.flags & !(LAST | SHARED | MERGED) == 0), "{kind}");
                 found.iter().map(|extent| (extent.logical, extent.physical, extent.length)).collect()
             };
             assert_eq!(plain(&source), plain(&clone), "{kind}");
@@ -217,8 +218,8 @@ mod tests {
             for block in (0..1500).step_by(2) {
                 source.write_all_at(&[4; 4096], (4 << 20) + block * 8192).expect("write");
             }
-            let found = plain(&source);
-            assert!(found.len() > 600, "{kind}: {}", found.len());
+            let found = extents(&source).expect("extents").len();
+            assert!(found > 600, "{kind}: {found}");
         }
     }
 }

@@ -184,7 +184,9 @@ mod tests {
     #[test]
     fn a_range_is_covered_by_one_range_only() {
         let ranges = [0..10, 20..30];
-        for (range, covered) in [(0..10, true), (3..4, true), (9..11, false), (10..20, false), (20..30, true), (25..31, false), (5..25, false)] {
+        for (range, covered) in
+            [(0..10, true), (3..4, true), (9..11, false), (10..20, false), (20..30, true), (25..31, false), (5..25, false)]
+        {
             assert_eq!(covers(&ranges, &range), covered, "{range:?}");
         }
         assert!(!covers(&[], &(0..1)));

@@ -110,7 +110,7 @@ impl Kept {
 
     /// Ends every comparison of blocks here, until the folder is removed.
     pub(super) fn distrust(&self) -> Result<()> {
-        std::fs::write(self.distrusted(), b"").map_err(|source| Error::io("write", &self.distrusted(), source))
+        if self.is_trusted() { fs::create_new(&self.distrusted(), 0o600).map(drop) } else { Ok(()) }
     }
 
     pub(super) fn folder(&self) -> &Path {

@@ -75,6 +75,9 @@ struct Cloned {
     size: u64,
 }
 
+/// The chunks of one file; why, and how many bytes of it, were read.
+type Read = (Vec<ChunkRef>, Option<(Why, u64)>);
+
 enum Seen {
     Gone,
     Known(Entry, Stat),
@@ -186,7 +189,7 @@ impl<'a> CloneSink<'a> {
     }
 
     /// The chunks of one clone; why, and how many bytes of it, were read.
-    fn read(&self, file: &Cloned, plan: Option<&Plan>) -> Result<(Vec<ChunkRef>, Option<(Why, u64)>)> {
+    fn read(&self, file: &Cloned, plan: Option<&Plan>) -> Result<Read> {
         if let Some(chunks) = &file.chunks {
             return Ok((chunks.clone(), None));
         }
@@ -279,8 +282,7 @@ impl Sink for CloneSink<'_> {
         let mut refused = Vec::new();
         let mut done = 0;
         for step in files.chunks(STEP) {
-            let settled_by =
-                if self.fine_times { i64::MAX } else { file_system_clock(self.kept.folder())?.saturating_sub(CLOCK_SLACK_NS) };
+            let settled_by = if self.fine_times { i64::MAX } else { file_system_clock(self.kept.folder())?.saturating_sub(CLOCK_SLACK_NS) };
             let seen = parallel::map(step, |file| control.check().and_then(|()| self.look(file, settled_by)))?;
             for (file, seen) in step.iter().zip(seen) {
                 match seen {

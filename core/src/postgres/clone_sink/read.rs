@@ -48,11 +48,11 @@ pub(super) fn look(clone: &Path, path: &Path, kept: Option<&Kept>, known: &Clust
     let metadata = file.metadata().map_err(|source| Error::io("examine", clone, source))?;
     let size = metadata.len();
     let old = kept.filter(|_| blocks_tell(&file)).and_then(|kept| kept.find(known, path));
-    if let Some(old) = &old {
-        if let Some(compared) = compare(&old.file, &file, size).filter(|_| is_untouched(old)) {
-            let chunks = chunks_of(size, &compared.same, old.chunks, &compared.holes);
-            return sample(&file, clone, chunks);
-        }
+    if let Some(old) = &old
+        && let Some(compared) = compare(&old.file, &file, size).filter(|_| is_untouched(old))
+    {
+        let chunks = chunks_of(size, &compared.same, old.chunks, &compared.holes);
+        return sample(&file, clone, chunks);
     }
     let holes = if crate::sys::tree::stat_open(&file).is_ok_and(|stat| stat.allocated < size) {
         holes(&file, size).map_err(|errno| Error::io("seek in", clone, errno))?
@@ -149,13 +149,15 @@ mod tests {
         let old = [ChunkRef { id: id(1), len: 32 << 10 }, ChunkRef { id: id(2), len: 32 << 10 }, ChunkRef { id: id(3), len: 100 }];
         let size = 2 * PAGE + 100;
         let ids = |chunks: Vec<Option<ChunkRef>>| chunks.into_iter().map(|chunk| chunk.map(|chunk| chunk.id)).collect::<Vec<_>>();
-        let all = 0..size;
-        assert_eq!(ids(chunks_of(size, &[all.clone()], &old, &[])), [Some(id(1)), Some(id(2)), Some(id(3))]);
-        assert_eq!(ids(chunks_of(size, &[0..PAGE, PAGE + 4096..size], &old, &[])), [Some(id(1)), None, Some(id(3))]);
+        let known = |size: u64, same: Range<u64>| ids(chunks_of(size, std::slice::from_ref(&same), &old, &[]));
+        assert_eq!(known(size, 0..size), [Some(id(1)), Some(id(2)), Some(id(3))]);
+        assert_eq!(known(size, PAGE - 4096..size), [None, Some(id(2)), Some(id(3))]);
+        assert_eq!(known(size, 0..size - 1), [Some(id(1)), Some(id(2)), None]);
         // The last chunk has more bytes now, or fewer: it is another one.
-        assert_eq!(ids(chunks_of(size + 1, &[0..size + 1], &old, &[])), [Some(id(1)), Some(id(2)), None]);
-        assert_eq!(ids(chunks_of(PAGE + 100, &[all.clone()], &old, &[])), [Some(id(1)), None]);
-        assert_eq!(ids(chunks_of(3 * PAGE, &[all], &old, &[PAGE..3 * PAGE])), [Some(id(1)), Some(ChunkId::ZERO), Some(ChunkId::ZERO)]);
+        assert_eq!(known(size + 1, 0..size + 1), [Some(id(1)), Some(id(2)), None]);
+        assert_eq!(known(PAGE + 100, 0..size), [Some(id(1)), None]);
+        let hole = PAGE..3 * PAGE;
+        assert_eq!(ids(chunks_of(3 * PAGE, &[], &old, std::slice::from_ref(&hole))), [None, Some(ChunkId::ZERO), Some(ChunkId::ZERO)]);
         assert!(chunks_of(0, &[], &old, &[]).is_empty());
     }
 }

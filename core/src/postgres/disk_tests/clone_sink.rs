@@ -4,13 +4,10 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::testing::{Cluster, Server};
 use crate::clone::tests::Image;
-use crate::postgres::{
-    ClusterCache, CloneSink, Installation, Sink, SourceFile, StoreSink, StoredCluster, TreeSink, copy_stopped, forget_kept, prepare_copy,
-};
+use crate::postgres::{CloneSink, ClusterCache, Sink, SourceFile, StoreSink, StoredCluster, forget_kept};
 use crate::progress::Control;
-use crate::store::{Cutting, Session, Store};
+use crate::store::{Cutting, Half, Store};
 use crate::sys::fs;
 
 /// A folder on an image that shares blocks, and what captures of it left.
@@ -48,7 +45,14 @@ impl Lab {
     /// Captures by `copy`, through clones and by reading everything, and compares the manifests.
     fn capture(&mut self, copy: impl Fn(&mut dyn Sink)) -> StoredCluster {
         let session = self.store.session(&Control::silent()).unwrap();
-        let stored = self.capture_into(&session, &copy);
+        let known = std::mem::take(&mut self.known);
+        let mut sink = CloneSink::new(&session, known, &self.data(), &self.kept(), self.compares).unwrap().expect("blocks can be shared");
+        copy(&mut sink);
+        let stored = sink.store(&Control::silent()).unwrap();
+        let path = self.base.path().join("cache");
+        assert!(stored.cache.save(&path, "boot"));
+        self.known = ClusterCache::load(&path, "boot");
+        assert_eq!(self.known, stored.cache);
         let mut whole = StoreSink::new(&session, ClusterCache::default());
         copy(&mut whole);
         let (half, _) = whole.finish().unwrap();
@@ -58,30 +62,9 @@ impl Lab {
         stored
     }
 
-    fn capture_into(&mut self, session: &Session, copy: &impl Fn(&mut dyn Sink)) -> StoredCluster {
-        let known = std::mem::take(&mut self.known);
-        let mut sink = CloneSink::new(session, known, &self.data(), &self.kept(), self.compares).unwrap().expect("blocks can be shared");
-        copy(&mut sink);
-        let stored = sink.store(&Control::silent()).unwrap();
-        let path = self.base.path().join("cache");
-        assert!(stored.cache.save(&path, "boot"));
-        self.known = ClusterCache::load(&path, "boot");
-        assert_eq!(self.known, stored.cache);
-        stored
-    }
-
-    fn cluster(&mut self) -> StoredCluster {
-        let data = self.data();
-        self.capture(|sink| drop(copy_stopped(&data, sink, &Control::silent()).unwrap()))
-    }
-
     fn files(&mut self, names: &[&str]) -> StoredCluster {
-        let source = |name: &&str| SourceFile {
-            source: self.data().join(name),
-            path: PathBuf::from(name),
-            live: true,
-            cutting: Cutting::Pages,
-        };
+        let source =
+            |name: &&str| SourceFile { source: self.data().join(name), path: PathBuf::from(name), live: true, cutting: Cutting::Pages };
         let files: Vec<SourceFile> = names.iter().map(source).collect();
         self.capture(|sink| sink.files(&files, &Control::silent()).unwrap())
     }
@@ -97,67 +80,6 @@ fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
     bytes
-}
-
-fn cluster_on(lab: &Lab, test: &str) -> Option<Installation> {
-    let cluster = Cluster::new(test, &[])?;
-    let mut sink = TreeSink::new(&cluster.data, &lab.data()).unwrap();
-    copy_stopped(&cluster.data, &mut sink, &Control::silent()).unwrap();
-    prepare_copy(&lab.data(), true).unwrap();
-    Some(cluster.installation.clone())
-}
-
-#[test]
-fn a_changed_cluster_is_read_where_its_blocks_changed_and_equals_a_whole_read() {
-    let test = "a_changed_cluster_is_read_where_its_blocks_changed_and_equals_a_whole_read";
-    for mut lab in Lab::all(test) {
-        let Some(installation) = cluster_on(&lab, test) else { return };
-        let start = |lab: &Lab| Server::start(&installation, &lab.data(), &[]).unwrap_or_else(|log| panic!("{log}"));
-        let mut server = start(&lab);
-        server.run(
-            "create table t with (fillfactor = 80) as select i, md5(i::text) || repeat('x', 200) as filler from generate_series(1, 60000) i; \
-             create index on t (i); create table other as select * from t; create table gone as select * from t limit 20000",
-        );
-        server.stop();
-        let first = lab.cluster();
-        assert_eq!(first.reads.why.new, first.reads.files_opened, "{:?}", first.reads);
-        assert!(first.reads.bytes_read > 30 << 20 && first.warnings.is_empty());
-        let kept = lab.kept_files().len();
-        assert!(kept >= 4, "{kept}");
-
-        // Nothing happened: nothing is opened, however young it is.
-        let same = lab.cluster();
-        assert_eq!((same.reads.files_opened, same.half.root), (0, first.half.root), "{:?}", same.reads);
-        assert_eq!(lab.kept_files().len(), kept);
-
-        let steps = [
-            ("update t set filler = filler || 'y' where i % 600 = 7", 4 << 20),
-            ("update t set filler = md5(i::text) where i between 100 and 200; delete from other where i % 1000 = 0", 4 << 20),
-            ("truncate gone", 4 << 20),
-            ("delete from other where i > 30000; vacuum other", 16 << 20),
-            ("alter table t add column z int default 7; insert into t select i, 'new', 1 from generate_series(1, 1000) i", 6 << 20),
-            ("vacuum full t", 40 << 20),
-            ("insert into gone select * from other; update t set z = z + 1 where i % 5000 = 0", 16 << 20),
-            ("drop table gone; create index on other (filler)", 16 << 20),
-        ];
-        for (sql, most) in steps {
-            let mut server = start(&lab);
-            for statement in sql.split("; ") {
-                server.run(statement);
-            }
-            server.stop();
-            let stored = lab.cluster();
-            let reads = &stored.reads;
-            assert!(reads.bytes_read < most + (18 << 20), "{sql}: {reads:?}");
-            assert!(stored.warnings.is_empty(), "{:?}", stored.warnings);
-            assert_eq!(reads.why.in_doubt, 0, "{sql}: {reads:?}");
-            if most < 5 << 20 {
-                assert!(reads.why.extents > 0, "{sql}: {reads:?}");
-            }
-        }
-        // Nothing is left of what went.
-        assert!(lab.kept_files().iter().all(|path| path.file_name().unwrap().len() == 32));
-    }
 }
 
 #[test]
@@ -228,7 +150,8 @@ fn whatever_happened_to_the_kept_clone_is_noticed_or_harmless() {
         assert!(stored.reads.bytes_read <= 3 * (32 << 10), "{:?}", stored.reads);
 
         let kept = |lab: &Lab| lab.kept_files().pop().unwrap();
-        let harms: [(&str, &dyn Fn(&Path)); 6] = [
+        type Harm<'a> = (&'a str, &'a dyn Fn(&Path));
+        let harms: [Harm<'_>; 6] = [
             ("a byte is written", &|path| File::options().write(true).open(path).unwrap().write_all_at(&[0x55], 1 << 20).unwrap()),
             ("a byte is written and the time put back", &|path| {
                 let file = File::options().write(true).open(path).unwrap();
@@ -290,7 +213,7 @@ fn equal_blocks_that_hold_something_else_are_reported_and_believed_no_more() {
         // The cache takes the kept clone of the one for something else.
         let session = lab.store.session(&Control::silent()).unwrap();
         let other = session.put_bytes(&noise(4 << 20, 5), Cutting::Pages).unwrap().chunks;
-        session.commit(&super::store_sink::reference(lab_half(&lab))).unwrap();
+        session.commit(&super::store_sink::reference(last_half(&lab))).unwrap();
         let place = lab.kept_files().into_iter().max().unwrap();
         lab.known.pretend(&place, other);
         change(&lab, 2);
@@ -311,7 +234,7 @@ fn equal_blocks_that_hold_something_else_are_reported_and_believed_no_more() {
 }
 
 /// A half that is in the store already.
-fn lab_half(lab: &Lab) -> crate::store::Half {
+fn last_half(lab: &Lab) -> Half {
     lab.store.refs().unwrap().0.pop().unwrap().cluster.unwrap()
 }
 
@@ -358,7 +281,8 @@ fn a_sparse_relation_is_read_where_it_has_blocks() {
         assert!(stored.reads.bytes_read <= 64 << 10, "{:?}", stored.reads);
         file.write_all_at(&noise(8192, 2), 50 << 20).unwrap();
         let stored = lab.files(&["1"]);
-        assert!(stored.reads.bytes_read <= 96 << 10, "{:?}", stored.reads);
+        // XFS sets space aside around what it copies on write, which is read.
+        assert!(stored.reads.bytes_read <= 512 << 10, "{:?}", stored.reads);
         assert_eq!(stored.reads.why.extents, 1);
         assert!(lab.kept_files().pop().unwrap().metadata().unwrap().blocks() < 1 << 10);
     }
