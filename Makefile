@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test lint clean
+.PHONY: all build install demo test lint bench-store clean
 
 all: build
 
@@ -30,6 +30,10 @@ lint:
 	cargo fmt --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --quiet
+
+# The store beside restic, borg and a shadow Git repository; ROUNDS=n (30), SUBJECTS="cluster tree", SCALE and FILES for small trials.
+bench-store:
+	python3 tests/bench/store/run.py
 
 clean:
 	rm -rf target .test bindings/node/forklift.node bindings/node/dist

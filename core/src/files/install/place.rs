@@ -21,10 +21,47 @@ use crate::sys::tree::{Kind, Stat, split, stat_at, stat_open};
 /// How often somebody may change the kind of what is at a path under our hands.
 const ATTEMPTS: usize = 8;
 
+/// A file, link or pipe that is whole under a temporary name beside its path.
+pub(super) struct Beside {
+    parent: OwnedFd,
+    ready: Vec<u8>,
+    stat: Option<Stat>,
+}
+
+/// What became of a path that was missing.
+pub(super) enum Fresh {
+    /// It is in place, with the stat it had beside.
+    Placed(Option<Stat>),
+    /// Something came in its way meanwhile.
+    Waiting(Beside),
+}
+
 /// Writes a file, link or pipe beside its path, brings it into place, and gives the stat it had beside.
 pub(super) fn whole(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<Option<Stat>> {
+    work.prepare_above(&entry.path)?;
+    let beside = beside(work, entry)?;
+    insert(work, entry, state, &beside)
+}
+
+/// As [`whole`] for a path that is missing and whose folders are prepared: for many at once. The caller notes it, and calls
+/// [`insert`] for one that waits.
+pub(super) fn fresh(work: &Work<'_>, entry: &Entry) -> Result<Fresh> {
+    let beside = beside(work, entry)?;
+    match rename_new(&beside.parent, &beside.ready, split(&entry.path).1) {
+        Ok(()) => Ok(Fresh::Placed(beside.stat)),
+        Err(_) => Ok(Fresh::Waiting(beside)),
+    }
+}
+
+/// Brings what is whole beside its path into place.
+pub(super) fn insert(work: &mut Work<'_>, entry: &Entry, state: State, beside: &Beside) -> Result<Option<Stat>> {
+    bring_in(work, &beside.parent, &beside.ready, &entry.path)?;
+    work.note(&entry.path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
+    Ok(beside.stat)
+}
+
+fn beside(work: &Work<'_>, entry: &Entry) -> Result<Beside> {
     let path = &entry.path;
-    work.prepare_above(path)?;
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
     let (unfinished, ready) = temporary::pair(path)?;
     let written = write_beside(work, entry, &parent, &unfinished).and_then(|()| {
@@ -36,10 +73,8 @@ pub(super) fn whole(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<
         let _left = rustix::fs::unlinkat(&parent, &unfinished, AtFlags::empty());
         return Err(error);
     }
-    let written = stat_at(parent.as_fd(), &ready).map_err(|errno| work.failed("stat what was written beside", path, errno))?;
-    bring_in(work, &parent, &ready, path)?;
-    work.note(path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
-    Ok(written)
+    let stat = stat_at(parent.as_fd(), &ready).map_err(|errno| work.failed("stat what was written beside", path, errno))?;
+    Ok(Beside { parent, ready, stat })
 }
 
 /// Makes a path another name of the file that `leader` of the target is, and gives the stat it had beside; nothing where it

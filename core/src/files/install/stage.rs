@@ -35,13 +35,16 @@ pub(super) fn stage(work: &Work<'_>) -> Result<u64> {
         .collect();
     super::space::check(work, &needed)?;
     sys::fs::make_folder(work.staging, 0o700)?;
+    let leftovers = !sys::fs::names(work.staging)?.is_empty();
     let many = needed.len() > MANY;
     let bytes = AtomicU64::new(0);
     parallel::map(&needed, |entry| {
         work.control.check()?;
         let EntryKind::File { size, chunks, holes, .. } = &entry.kind else { return Ok(()) };
         let path = staged(work.staging, &entry.path);
-        sys::fs::remove_file(&path)?;
+        if leftovers {
+            sys::fs::remove_file(&path)?;
+        }
         let file = sys::fs::create_new(&path, 0o600)?;
         write_content(work.reader, &file, &path, chunks, holes, *size)
             .map_err(|error| error.while_doing(format!("stage {}", lossy(entry))))?;
@@ -113,10 +116,13 @@ fn outside(holes: &[(u64, u64)], from: u64, to: u64) -> Vec<(u64, u64)> {
 
 /// Every folder on the way to a path must be one, or become one by the checkpoint: found out before anything is touched.
 fn check_ways(work: &Work<'_>) -> Result<()> {
+    // Entries of one folder follow one another, mostly.
+    let mut passable: Option<&[u8]> = None;
     for (entry, (state, _)) in work.target.iter().zip(&work.states) {
-        if *state == State::Missing {
+        let folder = sys::tree::split(&entry.path).0;
+        if *state == State::Missing && passable != Some(folder) {
             match work.root.parent(&entry.path) {
-                Ok(_) | Err(Errno::NOENT | Errno::ACCESS) => {}
+                Ok(_) | Err(Errno::NOENT | Errno::ACCESS) => passable = Some(folder),
                 Err(errno @ (Errno::LOOP | Errno::NOTDIR)) => {
                     let above = crate::files::ignores::prefixes(&entry.path);
                     let planned = |folder: &[u8]| work.target.binary_search_by(|entry| entry.path.as_slice().cmp(folder)).is_ok();

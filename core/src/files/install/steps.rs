@@ -1,11 +1,13 @@
 //! The steps of an install, in their order.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, Mode};
 use rustix::io::Errno;
 
 use super::displaced::{Fate, examine, keep, rename_new};
+use super::place::Fresh;
 use super::stage::MANY;
 use super::work::Work;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,6 +17,7 @@ use crate::files::plan::Verdict;
 use crate::files::temporary;
 use crate::progress::Unit;
 use crate::store::{Entry, EntryKind};
+use crate::sys::parallel;
 use crate::sys::tree::{Kind, Stat, split};
 
 pub(super) fn run(work: &mut Work<'_>) -> Result<()> {
@@ -175,10 +178,10 @@ pub(super) fn clear_folder(work: &mut Work<'_>, path: &[u8], stat: &Stat) -> Res
 }
 
 /// Brings every path of the target into place and gives those that were written, with the stat that only
-/// somebody else's edit can have changed.
+/// somebody else's edit can have changed. Files where nothing is yet come together, hard links after what they name.
 fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
     let (wanted, on_disk) = (work.leaders(), work.leaders_on_disk());
-    let mut placed = Vec::new();
+    let (mut placed, mut fresh, mut links) = (Vec::new(), Vec::new(), Vec::new());
     let total = work.target.len() as u64;
     for (own, (leader, disk_leader)) in wanted.into_iter().zip(on_disk).enumerate() {
         work.control.check()?;
@@ -189,7 +192,15 @@ fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
                 make_folder(work, &entry, state)?;
                 None
             }
-            EntryKind::File { .. } if leader != own => super::place::link(work, &entry, leader, state)?,
+            EntryKind::File { .. } if leader != own => {
+                links.push((own, leader, state));
+                None
+            }
+            EntryKind::File { .. } if state == State::Missing => {
+                work.prepare_above(&entry.path)?;
+                fresh.push(own);
+                None
+            }
             _ => match state {
                 State::Same if leader == disk_leader => None,
                 State::Metadata if leader == disk_leader => {
@@ -205,6 +216,40 @@ fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
             placed.push((own, stat));
             work.control.report("install files", own as u64 + 1, total, Unit::Items);
         }
+    }
+    placed.append(&mut place_fresh(work, &fresh)?);
+    for (own, leader, state) in links {
+        work.control.check()?;
+        let Some(entry) = work.target.get(own).cloned() else { continue };
+        placed.extend(super::place::link(work, &entry, leader, state)?.map(|stat| (own, stat)));
+    }
+    Ok(placed)
+}
+
+/// Files whose paths are missing, in parallel: they do not meet one another.
+fn place_fresh(work: &mut Work<'_>, fresh: &[usize]) -> Result<Vec<(usize, Stat)>> {
+    let total = fresh.len() as u64;
+    let done = AtomicU64::new(0);
+    let alone: &Work<'_> = work;
+    let results = parallel::map(fresh, |own| {
+        alone.control.check()?;
+        let result = alone.target.get(*own).map(|entry| super::place::fresh(alone, entry)).transpose()?;
+        alone.control.report("install files", done.fetch_add(1, Ordering::Relaxed) + 1, total, Unit::Items);
+        Ok::<_, Error>(result)
+    })?;
+    let mut placed = Vec::new();
+    for (own, result) in fresh.iter().zip(results) {
+        let Some(entry) = work.target.get(*own).cloned() else { continue };
+        let stat = match result {
+            None => None,
+            Some(Fresh::Placed(stat)) => {
+                work.touched.insert(split(&entry.path).0.to_vec());
+                work.note(&entry.path, Verdict::Create);
+                stat
+            }
+            Some(Fresh::Waiting(beside)) => super::place::insert(work, &entry, State::Missing, &beside)?,
+        };
+        placed.extend(stat.map(|stat| (*own, stat)));
     }
     Ok(placed)
 }
@@ -276,16 +321,17 @@ fn sync(work: &mut Work<'_>) -> Result<()> {
 
 /// Compares what was written with the checkpoint. A difference is somebody's later edit, which is left alone, or damage.
 fn read_back(work: &mut Work<'_>, placed: &[(usize, Stat)]) -> Result<()> {
-    for (own, then) in placed {
-        work.control.check()?;
-        let Some(entry) = work.target.get(*own).cloned() else { continue };
-        let (state, now) = Disk { root: &work.root, known: &|_, _| None }.state(&entry)?;
+    let alone: &Work<'_> = work;
+    let edited = parallel::map(placed, |(own, then)| {
+        alone.control.check()?;
+        let Some(entry) = alone.target.get(*own) else { return Ok(None) };
+        let (state, now) = Disk { root: &alone.root, known: &|_, _| None }.state(entry)?;
         let same = match state {
             State::Same | State::Metadata => true,
             State::Missing | State::Content | State::Kind => false,
         };
         if same {
-            continue;
+            return Ok(None);
         }
         let key = |stat: &Stat| (stat.kind, stat.ino, stat.size, stat.mtime_ns);
         if now.as_ref().map(key) == Some(key(then)) {
@@ -294,7 +340,10 @@ fn read_back(work: &mut Work<'_>, placed: &[(usize, Stat)]) -> Result<()> {
                 .with("path", path.display())
                 .hint("check the disk, then run it again"));
         }
-        work.note(&entry.path, Verdict::Kept);
+        Ok(Some(entry.path.clone()))
+    })?;
+    for path in edited.into_iter().flatten() {
+        work.note(&path, Verdict::Kept);
     }
     Ok(())
 }

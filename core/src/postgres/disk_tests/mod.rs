@@ -8,3 +8,4 @@ mod stopped;
 mod store_sink;
 pub(super) mod testing;
 mod wal;
+mod write;
