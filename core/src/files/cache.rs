@@ -1,7 +1,7 @@
 //! The stat cache: which files need not be read again.
 //!
 //! A file's content is taken from the cache where device, inode, size, modification and change time, mode and owner are what they
-//! were at the read. That is only proof if a later write must move the change time, so nothing is remembered of a file
+//! were at the read. That is only proof if a later write must move the change time, so a file is read again
 //! whose change time was less than two seconds before the read (or in its future, where the clock was set). After a
 //! boot, what was written shortly before the last look may not have reached the disk although its stat did: younger
 //! entries are read again.
@@ -11,6 +11,7 @@ use std::path::Path;
 
 use super::content::Content;
 use crate::error::{Error, Result};
+use crate::report::Why;
 use crate::store::{ChunkId, ChunkRef, Xattr};
 use crate::sys;
 use crate::sys::tree::{Kind, Stat};
@@ -79,9 +80,24 @@ impl StatCache {
     /// The content of a file that has this stat now, if that is certain.
     pub(super) fn find(&self, path: &[u8], stat: &Stat) -> Option<&Content> {
         let cached = self.files.get(path)?;
+        (self.is_certain(cached) && super::content::same_state(&cached.content.stat, stat)).then_some(&cached.content)
+    }
+
+    fn is_certain(&self, cached: &Cached) -> bool {
         let age = cached.seen_ns.saturating_sub(cached.content.stat.ctime_ns);
-        let certain = if cached.boot == self.boot { age >= SETTLED_NS } else { age >= WRITTEN_BACK_NS };
-        (certain && super::content::same_state(&cached.content.stat, stat)).then_some(&cached.content)
+        if cached.boot == self.boot { age >= SETTLED_NS } else { age >= WRITTEN_BACK_NS }
+    }
+
+    /// Why a file that has this stat now has to be read.
+    pub(super) fn why(&self, path: &[u8], stat: &Stat) -> Why {
+        match self.files.get(path) {
+            None => Why::New,
+            Some(cached) if cached.content.stat.size != stat.size => Why::SizeChanged,
+            Some(cached) if !super::content::same_state(&cached.content.stat, stat) => Why::TimesChanged,
+            Some(cached) if self.is_certain(cached) => Why::InDoubt,
+            Some(cached) if cached.boot == self.boot => Why::Racy,
+            Some(_) => Why::OtherBoot,
+        }
     }
 
     /// Begins a new look at a tree.
@@ -104,8 +120,8 @@ impl StatCache {
 
     /// Notes what was read of a file; `now_ns` is the clock before the read.
     pub(super) fn learn(&mut self, path: &[u8], content: &Content, now_ns: i64) {
-        let settled = now_ns.saturating_sub(content.stat.ctime_ns) >= SETTLED_NS;
-        if settled && !content.unstable && content.unreadable.is_empty() {
+        // One that is too young is kept for the reason of the next read: it is not certain.
+        if !content.unstable && content.unreadable.is_empty() {
             let cached = Cached { content: content.clone(), boot: self.boot, seen_ns: now_ns, look: self.look };
             self.files.insert(path.to_vec(), cached);
             self.changed = true;

@@ -12,6 +12,7 @@ use super::scan::{Found, lossy, scan};
 use super::{Coverage, Scope, StatCache};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
+use crate::report::Reads;
 use crate::store::{Entry, EntryKind, Half, Session};
 use crate::sys::parallel;
 use crate::sys::tree::{Kind, Root, Stat, split};
@@ -27,6 +28,8 @@ pub struct Captured {
     pub files_opened: u64,
     /// Bytes of those files.
     pub bytes_read: u64,
+    /// The same, with why they were read.
+    pub reads: Reads,
     /// Paths that changed while they were read, three times over.
     pub unstable: Vec<PathBuf>,
     /// Hash over path and stat of every entry, for [`moved_since`].
@@ -55,8 +58,9 @@ pub fn capture(scope: &Scope, session: &Session, cache: &mut StatCache, control:
     Ok(Captured {
         half: Half { root, entries, bytes, facts },
         coverage: tree.coverage,
-        files_opened: tree.files_opened,
-        bytes_read: tree.bytes_read,
+        files_opened: tree.reads.files_opened,
+        bytes_read: tree.reads.bytes_read,
+        reads: tree.reads,
         unstable,
         fingerprint: tree.fingerprint,
     })
@@ -86,8 +90,7 @@ pub fn disk_entries(scope: &Scope, cache: &mut StatCache, control: &Control) -> 
 struct Tree {
     entries: Vec<Entry>,
     coverage: Coverage,
-    files_opened: u64,
-    bytes_read: u64,
+    reads: Reads,
     fingerprint: [u8; 32],
 }
 
@@ -135,15 +138,14 @@ fn read_tree(scope: &Scope, sink: &dyn Sink, cache: &mut StatCache, control: &Co
             }
         }
     }
-    let (mut files_opened, mut bytes_read, mut files) = (0, 0, 0);
+    let (mut reads, mut files) = (Reads::default(), 0);
     for item in &taken {
         files += usize::from(item.stat.kind == Kind::File);
         if item.from_cache {
             cache.met(&item.entry.path, looked);
         }
         if let Some(content) = &item.learned {
-            files_opened += 1;
-            bytes_read += content.bytes_read;
+            reads.count(cache.why(&item.entry.path, &item.stat), content.bytes_read);
             cache.learn(&item.entry.path, content, before);
         }
         if let Some(note) = &item.noted {
@@ -154,7 +156,7 @@ fn read_tree(scope: &Scope, sink: &dyn Sink, cache: &mut StatCache, control: &Co
     scan.left_out.sort_unstable();
     let coverage = scan.coverage();
     let entries = number_links(taken);
-    Ok(Tree { entries, coverage, files_opened, bytes_read, fingerprint: fingerprint.finish() })
+    Ok(Tree { entries, coverage, reads, fingerprint: fingerprint.finish() })
 }
 
 /// Takes one name; what it is may have changed since it was listed, so it is looked at again where the read says so.

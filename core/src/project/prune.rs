@@ -33,6 +33,9 @@ pub struct PruneReport {
     pub clusters: Vec<String>,
     /// Bytes on disk of those and of the clusters of orphans, counting blocks that are shared with others in full.
     pub cluster_bytes: u64,
+    /// Bytes on disk of the clones that are kept to speed up the next capture, counting blocks that are shared with the cluster in full.
+    /// They go; `bytes` has none of them, as mostly the cluster keeps the blocks.
+    pub kept_bytes: u64,
     /// Other projects of this store whose worktree was not found. Only those that were named go.
     pub orphans: Vec<PruneOrphan>,
     /// Packs removed.
@@ -80,7 +83,7 @@ impl Project {
         Ok(ForgetReport { applied: apply, checkpoints: refs.iter().map(CheckpointInfo::of).collect() })
     }
 
-    /// Removes retained copies (safety checkpoints but the newest), leftovers and unneeded packs; without `apply` only tells, and
+    /// Removes retained copies (safety checkpoints but the newest), leftovers, kept clones and unneeded packs; without `apply` only tells, and
     /// the figures are those of an apply now.
     ///
     /// Other projects of the store whose worktree was not found are listed; of these only the ones named by id in `orphans`
@@ -125,9 +128,11 @@ impl Project {
         let without = going
             .chain(described.iter().filter(|orphan| orphan.goes).flat_map(|orphan| orphan.checkpoints.iter().map(|info| info.id.clone())))
             .collect();
+        let kept_bytes = database.as_ref().map_or(0, Database::kept_bytes);
         if apply {
             self.remove_refs(&safety)?;
             if let Some(database) = &database {
+                database.forget_kept()?;
                 clusters.iter().try_for_each(|cluster| database.discard(cluster))?;
             }
             fs::remove_tree(&self.folder.staging())?;
@@ -142,6 +147,7 @@ impl Project {
             safety: safety.iter().map(CheckpointInfo::of).collect(),
             clusters,
             cluster_bytes,
+            kept_bytes,
             orphans: described,
             packs: packs.packs_removed,
             bytes: packs.bytes_removed + cluster_bytes,

@@ -72,6 +72,9 @@ fn describe_prune(report: &PruneReport) -> String {
     for cluster in &report.clusters {
         table.row(["replaced cluster".to_owned(), cluster.clone()]);
     }
+    if report.kept_bytes > 0 {
+        table.row(["clone of the last capture".to_owned(), format!("{}, mostly shared with the database", text::bytes(report.kept_bytes))]);
+    }
     for orphan in &report.orphans {
         let branch = orphan.branch.as_deref().map(|branch| format!(", branch {branch}")).unwrap_or_default();
         let checkpoints = text::count(u64::try_from(orphan.checkpoints.len()).unwrap_or(u64::MAX), "checkpoint");

@@ -8,6 +8,7 @@ mod fork;
 mod hostile_source;
 mod login;
 mod outside;
+mod reflink;
 mod registry;
 
 use std::path::Path;
