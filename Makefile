@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test lint clean
+.PHONY: all build install demo test fuzz lint clean
 
 all: build
 
@@ -24,6 +24,11 @@ demo:
 # Every suite; ends with one line: N passed, N failed, N skipped.
 test:
 	python3 tests/run.py
+
+# Every fuzz target of the store's parsers, SECONDS each; needs a nightly compiler.
+SECONDS = 60
+fuzz:
+	python3 fuzz/run.py $(SECONDS)
 
 # What the lint suite of `make test` runs.
 lint:

@@ -9,6 +9,9 @@ mod codec;
 mod create;
 mod disk;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod layout;
 mod manifest;

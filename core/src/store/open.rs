@@ -201,6 +201,10 @@ impl Store {
     /// damaged or missing (nothing was done), `Cancelled`, `NoSpace`, `Io`.
     pub fn prune(&self, options: &PruneOptions, control: &Control) -> Result<PruneReport> {
         self.allow(Use::Prune)?;
+        if options.apply {
+            // It rewrites packs and the index.
+            self.allow(Use::Write)?;
+        }
         prune::prune(self, options, control)
     }
 

@@ -90,12 +90,8 @@ pub(super) fn check_id(id: &str) -> Result<()> {
 pub(super) fn encode(reference: &Ref) -> Result<Vec<u8>> {
     check_id(&reference.id)?;
     let refused = |why: &dyn std::fmt::Display| Error::new(ErrorKind::InvalidArgument, format!("checkpoint {}: {why}", reference.id));
-    let mut text = serde_json::to_string(reference).map_err(|error| refused(&error))?;
-    let hash = blake3::hash(text.as_bytes()).to_hex();
-    text.pop();
-    text.push_str(BEFORE);
-    text.push_str(&hash);
-    text.push_str(AFTER);
+    let text = serde_json::to_string(reference).map_err(|error| refused(&error))?;
+    let text = seal(&text).ok_or_else(|| refused(&"it is no JSON object"))?;
     if text.len() > MAX_BYTES {
         return Err(refused(&format_args!("its facts take {} bytes, more than {MAX_BYTES}", text.len())));
     }
@@ -104,7 +100,13 @@ pub(super) fn encode(reference: &Ref) -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-fn decode(bytes: &[u8]) -> std::result::Result<Ref, (ErrorKind, String)> {
+/// The JSON of a ref with its hash as the last member.
+pub(super) fn seal(json: &str) -> Option<String> {
+    let hash = blake3::hash(json.as_bytes()).to_hex();
+    Some([json.strip_suffix('}')?, BEFORE, &hash, AFTER].concat())
+}
+
+pub(super) fn decode(bytes: &[u8]) -> std::result::Result<Ref, (ErrorKind, String)> {
     let corrupt = |why: &str| (ErrorKind::Corrupt, why.to_owned());
     if bytes.len() > MAX_BYTES {
         return Err(corrupt("it is too long"));

@@ -5,6 +5,7 @@ mod cutting;
 mod damage;
 mod distrust;
 mod faults;
+mod golden;
 mod index;
 mod killing;
 mod layout;
