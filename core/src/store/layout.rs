@@ -118,7 +118,11 @@ impl Layout {
 
     /// The generation that prune bumps; `None` where the file does not parse, which no cache may be believed against.
     pub(super) fn generation(&self) -> Result<Option<u64>> {
-        let text = self.disk.read_optional(&self.generation_file())?.unwrap_or_default();
+        // More than any number has is as good as anything else that is no number.
+        let text = match self.disk.read_optional(&self.generation_file(), 64) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
+            other => other?.unwrap_or_default(),
+        };
         Ok(std::str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok()))
     }
 

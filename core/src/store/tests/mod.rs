@@ -9,6 +9,7 @@ mod golden;
 mod index;
 mod killing;
 mod layout;
+mod limits;
 mod manifests;
 mod order;
 mod packs;

@@ -10,6 +10,8 @@ use crate::store::layout::{Layout, PackId};
 use crate::sys::fs::Syncs;
 
 const TITLE: &str = "forklift verified 1";
+/// A longer file is not believed.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// By pack: whether every chunk was read, and in which run. Runs are counted, so that no clock matters.
 #[derive(Debug, Default)]
@@ -21,7 +23,7 @@ pub(super) struct Remembered {
 impl Remembered {
     /// What the store remembers; nothing where the file does not parse.
     pub(super) fn load(layout: &Layout) -> Self {
-        let bytes = layout.disk().read_optional(&path(layout)).ok().flatten().unwrap_or_default();
+        let bytes = layout.disk().read_optional(&path(layout), MAX_BYTES).ok().flatten().unwrap_or_default();
         let mut found = String::from_utf8(bytes).ok().and_then(|text| Self::parse(&text)).unwrap_or_default();
         found.run = found.run.saturating_add(1);
         found
