@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test fuzz lint clean
+.PHONY: all build install demo test fuzz bench-scale lint clean
 
 all: build
 
@@ -29,6 +29,10 @@ test:
 SECONDS = 60
 fuzz:
 	python3 fuzz/run.py $(SECONDS)
+
+# 100,000 refs, 1,000,000 files in one folder, 1,000,000 chunks: times and memory. About 8 GB and 10 minutes.
+bench-scale:
+	cargo run --release --package forklift-tests --bin bench-scale
 
 # What the lint suite of `make test` runs.
 lint:

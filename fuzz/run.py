@@ -29,6 +29,9 @@ def main():
         subprocess.run(["cargo", "install", "--locked", "cargo-fuzz"], check=True)
     targets = sorted(path.stem for path in (FUZZ / "targets").glob("*.rs"))
     subprocess.run(["cargo", "+nightly", "fuzz", "build", "--fuzz-dir", FUZZ], cwd=FUZZ, check=True)
+    version = subprocess.run(["cargo", "+nightly", "--version", "--verbose"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    programs = FUZZ / "target" / re.search(r"^host: (\S+)$", version, re.M)[1] / "release"
+    (FUZZ / "artifacts").mkdir(exist_ok=True)
     failed = []
     for target in targets:
         if wanted and target not in wanted:
@@ -37,8 +40,8 @@ def main():
         found.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="forklift-fuzz-") as folder:
             run = subprocess.run(
-                ["cargo", "+nightly", "fuzz", "run", "--fuzz-dir", FUZZ, target, found, FUZZ / "corpus" / target, "--",
-                 f"-max_total_time={seconds}", "-print_final_stats=1", *LIMITS],
+                [programs / target, f"-artifact_prefix={FUZZ / 'artifacts'}/{target}-", f"-max_total_time={seconds}", "-print_final_stats=1",
+                 *LIMITS, found, FUZZ / "corpus" / target],
                 cwd=FUZZ, env=dict(os.environ, TMPDIR=folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
             )
         executed = re.search(r"number_of_executed_units: +(\d+)", run.stdout)
