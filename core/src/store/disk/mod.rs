@@ -76,6 +76,16 @@ impl Held {
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        match self {
+            Self::Real(lock) => lock.release(),
+            #[cfg(test)]
+            Self::Simulated { .. } => {}
+        }
+    }
+}
+
 /// A file system. Errors name the path; what a kind of failure means is told with the functions of `sys::fs`.
 pub(in crate::store) trait Disk: Debug + Send + Sync {
     /// Opens a file for reading.

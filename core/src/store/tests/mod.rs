@@ -19,6 +19,7 @@ mod refs;
 mod repairing;
 mod rewriting;
 mod sessions;
+mod sharing;
 mod simulated;
 mod verifying;
 

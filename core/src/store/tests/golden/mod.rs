@@ -5,7 +5,7 @@
 
 mod content;
 mod corpus;
-mod refused;
+pub(super) mod refused;
 mod written;
 
 use std::os::unix::ffi::OsStrExt;

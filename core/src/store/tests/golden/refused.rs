@@ -7,7 +7,7 @@ use crate::ErrorKind;
 use crate::store::{PruneOptions, RepairOptions, StatsReport};
 
 /// Path, inode, mode, times and content of everything below a folder, and of the folder.
-pub(super) fn snapshot(root: &Path) -> Vec<(PathBuf, [i64; 5], Vec<u8>)> {
+pub(in crate::store::tests) fn snapshot(root: &Path) -> Vec<(PathBuf, [i64; 5], Vec<u8>)> {
     let mut found = Vec::new();
     let mut left = vec![root.to_owned()];
     while let Some(path) = left.pop() {
