@@ -28,7 +28,7 @@ fn row_13_a_handle_outlives_a_rewrite_by_another_process() {
     let mut child = child_command("sharing::child_that_rewrites").spawn().unwrap();
     feed(&mut child, store.path());
     assert!(child.wait().unwrap().success());
-    assert!(old.iter().all(|pack| !files_in(&store, "packs").contains(pack)), "all of it lies elsewhere now");
+    assert!(old.iter().any(|pack| !files_in(&store, "packs").contains(pack)), "what both need lies elsewhere now");
     assert_eq!(restore(&store, "b").unwrap(), b);
     let report = commit(&store, "again", &a);
     assert!((5_000..6_000).contains(&report.bytes_new), "what went is stored anew, and what moved is known: {report:?}");
