@@ -88,7 +88,7 @@ fn a_drill_starts_the_database_of_a_checkpoint_a_day() {
         place.run_in(&folder, &["project", "capture", name]).text();
     }
     let arguments = ["store", "verify", "--level", "drill", "--scratch", ".", "--budget", "1", "--json"];
-    let mut left = || {
+    let left = || {
         let facts = place.run(&arguments).facts();
         (facts["drilled"].as_u64().unwrap(), facts["drills_left"].as_u64().unwrap())
     };

@@ -63,7 +63,7 @@ fn what_rewriting_gains_is_told_before_and_is_what_it_gains() {
     let (machine, project) = Machine::with_project();
     let mut noise = vec![0; 300_000];
     blake3::Hasher::new().update(b"large").finalize_xof().fill(&mut noise);
-    std::fs::write(machine.work().join("large"), &noise).expect("write");
+    drop(crate::sys::fs::write_unsynced(&machine.work().join("large"), &[&noise], 0o644).expect("write"));
     let large = capture(&project, "large").id;
     std::fs::remove_file(machine.work().join("large")).expect("remove");
     capture(&project, "small");

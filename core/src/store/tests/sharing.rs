@@ -87,7 +87,7 @@ fn child_that_forks() {
     });
     let mut refused = [0; 7];
     telling.read_exact(&mut refused).unwrap();
-    assert_eq!(session.has(&chunk.id).unwrap(), true, "the parent's goes on");
+    assert!(session.has(&chunk.id).unwrap(), "the parent's goes on");
     // The child has their files open, and does not hold their locks.
     drop((session, reader));
     store.remove_ref("a").unwrap();

@@ -7,8 +7,11 @@ use crate::store::{ChunkRef, Session, Xattr};
 /// Files of more than one level of chunk list have their pages from here: each another, and easily compressed.
 const PAGE: usize = 32 << 10;
 
-/// The trees by name, each written into a session; gives the root, the entries and their plain bytes.
-pub(super) fn trees() -> [(&'static str, fn(&Session) -> Vec<Entry>); 3] {
+/// A tree by name: stores its content in a session and gives its entries.
+type Named = (&'static str, fn(&Session) -> Vec<Entry>);
+
+/// The trees of the checkpoints, in the order of their ids.
+pub(super) fn trees() -> [Named; 3] {
     [("every kind", every_kind), ("many names", many_names), ("a long list", long_list)]
 }
 
