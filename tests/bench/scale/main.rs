@@ -5,6 +5,7 @@
     clippy::print_stderr,
     clippy::disallowed_methods,
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     reason = "a program that people run, which may stop at the first thing that goes wrong"
 )]
