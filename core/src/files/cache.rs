@@ -29,7 +29,8 @@ const UNMET_FACTOR: usize = 2;
 /// Remembers chunk lists by (dev, inode, size, mtime, ctime, mode, owner, boot id). A damaged or absent cache file is an empty cache.
 #[derive(Debug, Default)]
 pub struct StatCache {
-    files: HashMap<Vec<u8>, Cached>,
+    /// Boxed, since a map of a million files keeps room for another million.
+    files: HashMap<Box<[u8]>, Box<Cached>>,
     boot: u128,
     look: u64,
     changed: bool,
@@ -123,7 +124,7 @@ impl StatCache {
         // One that is too young is kept for the reason of the next read: it is not certain.
         if !content.unstable && content.unreadable.is_empty() {
             let cached = Cached { content: content.clone(), boot: self.boot, seen_ns: now_ns, look: self.look };
-            self.files.insert(path.to_vec(), cached);
+            self.files.insert(path.into(), Box::new(cached));
             self.changed = true;
         } else if self.files.remove(path).is_some() {
             self.changed = true;
@@ -161,7 +162,8 @@ fn encode(cache: &StatCache) -> Vec<u8> {
     let mut out = Vec::with_capacity(cache.files.len() * 200);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&(cache.files.len() as u64).to_le_bytes());
-    for (path, Cached { content, boot, seen_ns, .. }) in &cache.files {
+    for (path, cached) in &cache.files {
+        let Cached { content, boot, seen_ns, .. } = &**cached;
         let stat = &content.stat;
         put_bytes(&mut out, path);
         out.extend_from_slice(&boot.to_le_bytes());
@@ -206,7 +208,7 @@ fn decode(bytes: &[u8]) -> Option<StatCache> {
     // No more than the bytes can hold.
     cache.files.reserve(usize::try_from(count).unwrap_or(0).min(body.len() / LEAST));
     for _ in 0..count {
-        let path = input.bytes()?.to_vec();
+        let path = input.bytes()?.into();
         let boot = u128::from_le_bytes(input.array()?);
         let seen_ns = i64::from_le_bytes(input.array()?);
         let mut number = || input.array().map(u64::from_le_bytes);
@@ -219,7 +221,7 @@ fn decode(bytes: &[u8]) -> Option<StatCache> {
         let holes = input.list(16, |input| Some((u64::from_le_bytes(input.array()?), u64::from_le_bytes(input.array()?))))?;
         let xattrs = input.list(8, |input| Some(Xattr { name: input.bytes()?.to_vec(), value: input.bytes()?.to_vec() }))?;
         let content = Content { stat, chunks, holes, xattrs, unreadable: Vec::new(), unstable: false, bytes_read: 0 };
-        cache.files.insert(path, Cached { content, boot, seen_ns, look: 0 });
+        cache.files.insert(path, Box::new(Cached { content, boot, seen_ns, look: 0 }));
     }
     input.0.is_empty().then_some(cache)
 }

@@ -38,10 +38,15 @@ pub struct PruneReport {
     pub kept_bytes: u64,
     /// Other projects of this store whose worktree was not found. Only those that were named go.
     pub orphans: Vec<PruneOrphan>,
-    /// Packs removed.
+    /// Packs that go: of which nothing is needed, or that are rewritten.
     pub packs: u64,
-    /// Bytes of packs and clusters that go.
+    /// New packs for what is needed of those that are rewritten.
+    pub packs_written: u64,
+    /// Bytes that this frees: of packs and clusters that go, less those of new packs. Those of packs lie in the trash until the next prune
+    /// unless the disk is short of space.
     pub bytes: u64,
+    /// Bytes of the trash of earlier prunes, freed too.
+    pub trash_emptied: u64,
 }
 
 /// The state of a project whose worktree was not found at its place.
@@ -149,8 +154,10 @@ impl Project {
             cluster_bytes,
             kept_bytes,
             orphans: described,
-            packs: packs.packs_removed,
-            bytes: packs.bytes_removed + cluster_bytes,
+            packs: packs.packs_removed + packs.packs_rewritten,
+            packs_written: packs.packs_written,
+            bytes: (packs.bytes_removed + packs.bytes_rewritten + cluster_bytes).saturating_sub(packs.bytes_written),
+            trash_emptied: packs.trash_emptied,
         })
     }
 

@@ -82,7 +82,9 @@ fn describe_prune(report: &PruneReport) -> String {
         table.row([what.to_owned(), format!("{} ({}){branch}, {checkpoints}", text::path(&orphan.root), orphan.id)]);
     }
     let verb = if report.applied { "freed" } else { "would be freed" };
-    format!("{}{} and {} {verb}", table.render(), text::count(report.packs, "pack"), text::bytes(report.bytes))
+    let emptied =
+        if report.trash_emptied > 0 { format!(", and {} of the trash", text::bytes(report.trash_emptied)) } else { String::new() };
+    format!("{}{} and {}{emptied} {verb}", table.render(), text::count(report.packs, "pack"), text::bytes(report.bytes))
 }
 
 fn table(checkpoints: &[CheckpointInfo]) -> String {

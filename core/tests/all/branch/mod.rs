@@ -3,6 +3,7 @@
 mod checkpoint;
 mod crash;
 mod create;
+mod drill;
 mod faults;
 mod fork;
 mod hostile_source;
