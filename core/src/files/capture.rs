@@ -1,5 +1,6 @@
 //! Capturing the files of a scope into a store session.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -173,7 +174,7 @@ fn read_tree(
 
 /// Takes one name; what it is may have changed since it was listed, so it is looked at again where the read says so.
 fn take(root: &Root, found: &Found, sink: &dyn Sink, cache: &StatCache) -> Result<Item> {
-    let mut found = found.clone();
+    let mut found = Cow::Borrowed(found);
     for _ in 0..3 {
         let done = match found.stat.kind {
             Kind::File => take_file(root, &found, sink, cache)?,
@@ -187,7 +188,7 @@ fn take(root: &Root, found: &Found, sink: &dyn Sink, cache: &StatCache) -> Resul
             return Ok(item);
         }
         match root.stat(&found.path).map_err(|errno| Error::io("stat", &root.full(&found.path), errno))? {
-            Some(stat) => found.stat = stat,
+            Some(stat) => found.to_mut().stat = stat,
             None => return Ok(Item::Gone),
         }
     }
