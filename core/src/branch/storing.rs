@@ -54,15 +54,13 @@ impl Branch {
         })
     }
 
-    /// Saves what the next capture of this cluster need not read, and lets go of clones beyond the limit.
+    /// Saves what the next capture of this cluster need not read, and lets go of clones beyond the limit. The branch's lock is held
+    /// alone. All of that is a cache: what fails costs reads or space, and goes later.
     pub(super) fn keep_for_next(&self, cluster: &str, cache: &ClusterCache) -> Result<()> {
         cache.save(&self.folder.cluster(cluster).cache(), &sys::process::boot_id()?);
-        for other in self.clusters()?.iter().filter(|other| *other != cluster) {
-            forget_kept(&self.folder.cluster(other).kept())?;
-        }
-        // One that cannot be removed now goes later.
-        let evicted = evict(&self.shared.root);
-        drop(evicted);
+        let others = self.clusters().unwrap_or_default().into_iter().filter(|other| other != cluster);
+        let replaced = others.map(|other| forget_kept(&self.folder.cluster(&other).kept())).fold(Ok(()), Result::and);
+        drop((replaced, evict(&self.shared.root)));
         Ok(())
     }
 
@@ -86,19 +84,25 @@ impl Branch {
     }
 }
 
-/// Removes the clones beyond the limit whose captures were the longest ago. A capture that is at work there reads whole.
+/// Removes the clones beyond the limit whose captures were the longest ago, but for those of branches at which somebody is at work.
 fn evict(branches: &std::path::Path) -> Result<()> {
     let mut kept = Vec::new();
-    for branch in sys::fs::names(branches)? {
-        let clusters = super::layout::Folder::new(branches.join(branch)).clusters();
-        for cluster in sys::fs::names(&clusters).unwrap_or_default() {
-            let folder = super::layout::ClusterFolder(clusters.join(cluster)).kept();
+    for name in sys::fs::names(branches)?.iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")) {
+        let branch = super::layout::Folder::new(branches.join(name));
+        for cluster in sys::fs::names(&branch.clusters()).unwrap_or_default() {
+            let folder = super::layout::ClusterFolder(branch.clusters().join(cluster)).kept();
             if let Ok(used) = std::fs::metadata(&folder).and_then(|metadata| metadata.modified()) {
-                kept.push((used, folder));
+                kept.push((used, folder, branch.lock()));
             }
         }
     }
     kept.sort();
     let surplus = kept.len().saturating_sub(LIMIT);
-    kept.iter().take(surplus).try_for_each(|(_, folder)| forget_kept(folder))
+    for (_, folder, lock) in kept.into_iter().take(surplus) {
+        // Not waited for, so its place in the order of locks does not matter.
+        if let Some(_lock) = sys::lock::Lock::attempt_existing(&lock, sys::lock::Mode::Exclusive)? {
+            forget_kept(&folder)?;
+        }
+    }
+    Ok(())
 }

@@ -80,7 +80,7 @@ impl<'a> StoreSink<'a> {
     }
 
     /// Up to which ctime a stat proves the content: a running server's files by the checkpoint that came after c0; others by age.
-    fn settled_by(&self, live: bool) -> i64 {
+    pub(super) fn settled_by(&self, live: bool) -> i64 {
         match (live, self.c0_ns) {
             (true, Some(c0)) => c0.saturating_sub(CLOCK_SLACK_NS),
             (true, None) => i64::MIN,

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
 use crate::report::{Reads, Why};
 use crate::store::{ChunkRef, Cutting, Entry, EntryKind, Half, Session};
-use crate::sys::extents::{every_change_has_its_time, share};
+use crate::sys::extents::{blocks_tell, every_change_has_its_time, share};
 use crate::sys::{fs, parallel};
 use kept::Kept;
 use read::{Looked, Plan};
@@ -38,10 +38,21 @@ pub struct CloneSink<'a> {
     direct: StoreSink<'a>,
     kept: Kept,
     compares: bool,
-    fine_times: bool,
+    times: Times,
     cloned: Vec<Cloned>,
     /// Large files that did not change, and are kept as they are.
     unchanged: HashSet<PathBuf>,
+}
+
+/// What equal stats around a clone prove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Times {
+    /// That the clone is what goes with them.
+    Fine,
+    /// The same, where the last change is older than a tick.
+    Coarse,
+    /// No more than around a read: the file system is none that was tried.
+    Unknown,
 }
 
 /// What [`CloneSink::store`] gives.
@@ -101,10 +112,15 @@ impl<'a> CloneSink<'a> {
         }
         // Now, and not while a server is down.
         known.forget_missing(session)?;
-        let compares = compares && kept.is_trusted();
         let direct = StoreSink::new(session, known);
-        let fine_times = every_change_has_its_time();
-        Ok(Some(Self { direct, kept, compares, fine_times, cloned: Vec::new(), unchanged: HashSet::new() }))
+        let folder = std::fs::File::open(kept.folder()).map_err(|source| Error::io("open", kept.folder(), source))?;
+        let compares = compares && kept.is_trusted() && blocks_tell(&folder);
+        let times = match (blocks_tell(&folder), every_change_has_its_time()) {
+            (true, true) => Times::Fine,
+            (true, false) => Times::Coarse,
+            (false, _) => Times::Unknown,
+        };
+        Ok(Some(Self { direct, kept, compares, times, cloned: Vec::new(), unchanged: HashSet::new() }))
     }
 
     /// Reads the clones into the session, keeps those of large files, and removes the others.
@@ -144,8 +160,9 @@ impl<'a> CloneSink<'a> {
             self.direct.add(Entry { kind, ..file.entry.clone() });
         }
         // What cannot be kept costs the next capture some reads.
-        let kept = self.keep(&cloned, lists.into_iter().map(|(chunks, _)| chunks).collect());
-        drop(kept);
+        if self.keep(&cloned, lists.into_iter().map(|(chunks, _)| chunks).collect()).is_err() {
+            drop(forget_kept(self.kept.folder()));
+        }
         let (session, reads) = (self.direct.session, self.direct.reads);
         let direct = std::mem::replace(&mut self.direct, StoreSink::new(session, ClusterCache::default()));
         let (half, cache) = direct.finish()?;
@@ -261,7 +278,7 @@ impl<'a> CloneSink<'a> {
             cutting: file.cutting,
             entry: file_entry(file, &metadata, Vec::new()),
             stat,
-            proven: still && (self.fine_times || stat.is_settled(settled_by)),
+            proven: still && stat.is_settled(settled_by),
             chunks: known.find(&stat).filter(|_| still).cloned(),
             why: known.why(&stat),
             size,
@@ -282,8 +299,16 @@ impl Sink for CloneSink<'_> {
         let mut refused = Vec::new();
         let mut done = 0;
         for step in files.chunks(STEP) {
-            let settled_by = if self.fine_times { i64::MAX } else { file_system_clock(self.kept.folder())?.saturating_sub(CLOCK_SLACK_NS) };
-            let seen = parallel::map(step, |file| control.check().and_then(|()| self.look(file, settled_by)))?;
+            let (live, still) = match self.times {
+                Times::Fine => (i64::MAX, i64::MAX),
+                Times::Coarse => {
+                    let tick = file_system_clock(self.kept.folder())?.saturating_sub(CLOCK_SLACK_NS);
+                    (tick, tick)
+                }
+                Times::Unknown => (self.direct.settled_by(true), self.direct.settled_by(false)),
+            };
+            let look = |file: &SourceFile| control.check().and_then(|()| self.look(file, if file.live { live } else { still }));
+            let seen = parallel::map(step, look)?;
             for (file, seen) in step.iter().zip(seen) {
                 match seen {
                     Seen::Gone => {}
