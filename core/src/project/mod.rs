@@ -44,7 +44,10 @@ pub use restore::{PathVerdict, RestoreOptions, RestorePlan, RestoreReport};
 pub use run::{RunOptions, RunOutcome};
 pub use setup::{SetupOptions, SetupReport};
 pub use status::{RunningCommand, StatusReport};
-pub use turn::TimelineReport;
+pub use turn::{
+    EditedReport, TimelineReport, TurnData, TurnDetails, TurnEnd, TurnInfo, TurnOptions, TurnPath, TurnReport, WaitReport, WindowInfo,
+    background_task,
+};
 
 #[cfg(test)]
 mod tests;
