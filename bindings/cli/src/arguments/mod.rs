@@ -4,6 +4,7 @@ mod branch;
 mod postgres;
 mod project;
 mod store;
+mod turn;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ pub(crate) use branch::{BranchCommand, Create, ShortCommand, UrlArguments, UrlFo
 pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
 pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};
+pub(crate) use turn::{Edited, Log, Show, TurnBegin, TurnCommand, TurnData, TurnEnd, TurnWait};
 
 /// Rewinds an agent's work: the files of a worktree and the Postgres database that goes with them.
 ///

@@ -8,6 +8,7 @@ mod postgres;
 mod project;
 mod restore;
 mod store;
+mod turn;
 
 use crate::arguments::Command;
 use crate::context::Context;
