@@ -122,6 +122,23 @@ impl Reader {
         ManifestReader::new(self, root)
     }
 
+    /// The entries in which two manifests may differ, of the first and of the second, each in path order; what is in neither is the
+    /// same in both. Only the blocks that one of them has alone are read.
+    ///
+    /// # Errors
+    /// As [`Reader::manifest`].
+    pub fn apart(&self, first: &ChunkId, second: &ChunkId) -> Result<(Vec<super::Entry>, Vec<super::Entry>)> {
+        super::manifest::apart(self, first, second)
+    }
+
+    /// The entry of one path in a manifest, where it has one.
+    ///
+    /// # Errors
+    /// As [`Reader::manifest`].
+    pub fn entry(&self, root: &ChunkId, path: &[u8]) -> Result<Option<super::Entry>> {
+        super::manifest::find(self, root, path)
+    }
+
     /// The plain bytes behind an id, from whichever copy is whole.
     pub(super) fn blob(&self, id: &ChunkId) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();

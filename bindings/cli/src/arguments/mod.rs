@@ -1,18 +1,22 @@
 //! The grammar of the command line.
 
 mod branch;
+mod hook;
 mod postgres;
 mod project;
 mod store;
+mod turn;
 
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use branch::{BranchCommand, Create, ShortCommand, UrlArguments, UrlForm};
+pub(crate) use hook::{HookCommand, HookSettings, HostName};
 pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
 pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};
+pub(crate) use turn::{Blame, Edited, Log, Replay, Show, TurnBegin, TurnCommand, TurnData, TurnEnd, TurnWait};
 
 /// Rewinds an agent's work: the files of a worktree and the Postgres database that goes with them.
 ///
@@ -65,6 +69,9 @@ pub(crate) enum Command {
     /// The store as a whole: verify, repair, prune, count
     #[command(subcommand)]
     Store(StoreCommand),
+    /// What agent hosts call: their events open and close turns
+    #[command(subcommand)]
+    Hook(HookCommand),
     #[command(flatten)]
     Short(ShortCommand),
 }

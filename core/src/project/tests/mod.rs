@@ -7,6 +7,7 @@ mod faults;
 mod locking;
 mod pruning;
 mod restoring;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
