@@ -45,7 +45,7 @@ pub struct ForkOptions {
 pub struct ForkReport {
     /// `online`, `stopped`, `cache` or `checkpoint`.
     pub mode: String,
-    /// `reflink` or `copy`.
+    /// `snapshot`, `reflink` or `copy`.
     pub method: String,
     /// In all.
     pub total_ms: u64,
@@ -129,7 +129,7 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
     shared.run_as()?.give(&data)?;
     let mut report = ForkReport {
         mode: copy.mode,
-        method: method(sink.method()),
+        method: sink.method().name().to_owned(),
         parts_ms: copy.parts_ms,
         unlogged: copy.unlogged,
         prepared: copy.prepared,
@@ -168,7 +168,7 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
     let (mode, how) = if filled.from_cache { ("cache", Method::Reflink) } else { ("checkpoint", Method::Copy) };
     let mut report = ForkReport {
         mode: mode.to_owned(),
-        method: method(how),
+        method: how.name().to_owned(),
         parts_ms: vec![("files".to_owned(), elapsed_ms(begin))],
         unlogged: captured.report.unlogged.clone(),
         prepared: captured.report.prepared.clone(),
@@ -225,12 +225,4 @@ fn bring_up(
     record.mark = Some(postgres::mark_stopped(&data)?);
     record.facts = facts;
     making.finish(&own, &record, report.warnings.clone())
-}
-
-fn method(method: Method) -> String {
-    match method {
-        Method::Reflink => "reflink",
-        Method::Copy => "copy",
-    }
-    .to_owned()
 }

@@ -1,5 +1,6 @@
 //! Platform code: file system calls that name their path when they fail, locks, processes, namespaces.
 
+pub mod btrfs;
 pub mod fiemap;
 pub mod fs;
 pub mod holes;
@@ -9,6 +10,7 @@ pub mod lease;
 pub mod library;
 pub mod locale;
 pub mod lock;
+pub mod mounts;
 pub mod parallel;
 pub mod ports;
 pub mod process;
