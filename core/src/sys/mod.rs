@@ -6,6 +6,7 @@ pub mod fs;
 pub mod holes;
 pub mod id;
 pub mod identity;
+pub mod kernel;
 pub mod lease;
 pub mod library;
 pub mod locale;
