@@ -3,7 +3,7 @@
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
-use super::host::run;
+use super::host::{remove_temporaries, run};
 use super::record::{FILE, FORMAT, Record};
 use super::{Pool, PoolKind, PoolState, PoolStatus, SMALLEST_POOL, contents, gib, image, require_root};
 use crate::clone;
@@ -93,6 +93,8 @@ impl Pool {
                 .with("path", self.folder.display())
                 .hint(hint))
         };
+        // The folder's lock is held: nobody writes the record now.
+        remove_temporaries(&self.folder.join(FILE))?;
         match Record::load(&self.folder)? {
             None if sys::fs::names(&self.folder)?.is_empty() => Ok(()),
             None => taken("is neither a pool nor empty", "name an absent or empty folder for the pool".to_owned()),
@@ -187,7 +189,14 @@ impl Pool {
         if mount.is_dir() {
             std::fs::remove_dir(&mount).map_err(|source| Error::io("remove", &mount, source))?;
         }
-        sys::fs::remove_file(&self.folder.join(FILE))?;
+        self.remove_record()
+    }
+
+    /// The last step of every removal.
+    pub(super) fn remove_record(&self) -> Result<()> {
+        let file = self.folder.join(FILE);
+        remove_temporaries(&file)?;
+        sys::fs::remove_file(&file)?;
         Syncs::new().folder(&self.folder)
     }
 }

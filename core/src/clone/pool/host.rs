@@ -4,12 +4,15 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::PoolKind;
 use super::record::ComesBack;
 use crate::error::{Error, ErrorKind, Result};
+use crate::progress::Control;
 use crate::sys;
 use crate::sys::fs::Syncs;
+use crate::sys::lock::{Lock, Mode};
 
 /// Where a machine keeps what is mounted at boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +65,7 @@ impl PoolHost {
                 self.systemctl(&["enable", &unit_name(mount)]).map(drop)
             }
             ComesBack::Fstab(file) => {
+                let _lock = alone(file)?;
                 let text = sys::fs::read_optional(file)?.unwrap_or_default();
                 let mut lines = without(&text, image, mount);
                 if lines.last().is_some_and(|last| *last != b'\n') {
@@ -109,6 +113,7 @@ impl PoolHost {
                 Ok(())
             }
             ComesBack::Fstab(file) => {
+                let _lock = alone(file)?;
                 let Some(text) = sys::fs::read_optional(file)? else { return Ok(()) };
                 let lines = without(&text, image, mount);
                 if lines == text { Ok(()) } else { replace_keeping_mode(file, &lines) }
@@ -121,6 +126,9 @@ impl PoolHost {
         run("systemctl", &arguments, "systemd")
     }
 }
+
+/// How long another such command is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// First line of our units, and the comment before our line of fstab.
 const MARK: &str = "# A pool of forklift: `forklift pool remove` takes this out";
@@ -156,6 +164,31 @@ fn without(text: &[u8], image: &Path, mount: &Path) -> Vec<u8> {
         }
     }
     kept.concat()
+}
+
+/// Alone among commands like this one, each of which reads the table and replaces it; what one that was killed left is removed.
+fn alone(file: &Path) -> Result<Lock> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let lock = Lock::wait_folder(folder, Mode::Exclusive, PATIENCE, &Control::silent())?;
+    remove_temporaries(file)?;
+    Ok(lock)
+}
+
+/// Removes what a process that was killed while it replaced `file` left beside it. Nobody must be replacing it now.
+pub(super) fn remove_temporaries(file: &Path) -> Result<()> {
+    let Some((folder, name)) = file.parent().zip(file.file_name()) else { return Ok(()) };
+    for beside in sys::fs::names(folder)? {
+        if is_temporary(&beside, name) {
+            sys::fs::remove_file(&folder.join(beside))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file was one on its way to become the file `name`, as [`sys::fs::replace`] calls them.
+pub(super) fn is_temporary(beside: &OsStr, name: &OsStr) -> bool {
+    let parts = || beside.to_str()?.strip_prefix('.')?.strip_prefix(name.to_str()?)?.strip_prefix('.')?.strip_suffix(".tmp");
+    parts().is_some_and(|id| id.len() == 26 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 fn replace_keeping_mode(file: &Path, bytes: &[u8]) -> Result<()> {

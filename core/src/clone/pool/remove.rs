@@ -1,12 +1,11 @@
 //! Removing a pool, which never takes anything along that nobody asked to be removed.
 
 use super::host::run;
-use super::record::{FILE, Record};
+use super::record::Record;
 use super::{Pool, PoolState, contents};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys;
-use crate::sys::fs::Syncs;
 
 /// Names of contents in a message.
 const SHOWN: usize = 10;
@@ -30,7 +29,7 @@ impl Pool {
     ///
     /// # Errors
     /// `Permission` (not root), `NotFound`, `HasDependents` naming what is in it, `Busy` while somebody works in it, `Command`,
-    /// `Cancelled`, `Io`. Before its image is removed everything is put back as it was.
+    /// `Cancelled`, `Io`. A refusal leaves it mounted as it was; a removal that fails later goes on with the next call.
     pub fn remove(&self, with_contents: bool, control: &Control) -> Result<PoolRemoved> {
         super::require_root("removing a pool")?;
         // Told before the lock, for a folder that is none.
@@ -65,8 +64,7 @@ impl Pool {
         if mount.is_dir() {
             std::fs::remove_dir(&mount).map_err(|source| Error::io("remove", &mount, source))?;
         }
-        sys::fs::remove_file(&self.folder.join(FILE))?;
-        Syncs::new().folder(&self.folder)?;
+        self.remove_record()?;
         if record.own_folder {
             drop(std::fs::remove_dir(&self.folder));
         }

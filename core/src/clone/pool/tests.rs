@@ -266,6 +266,7 @@ fn a_kill_in_the_middle_is_cleared_away_or_taken_up_again() {
         if pool.folder().exists() {
             fs::remove_dir(pool.folder()).unwrap();
         }
+        assert_eq!(crate::sys::fs::names(setting.folder.path()).unwrap(), ["a", "fstab"], "point {point}");
     }
     // Half made, and not wanted any more.
     run_until(&|| pool.mount().exists());
