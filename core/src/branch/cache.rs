@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::layout::MAKING;
+use super::layout::{self, MAKING};
 use super::shared::Shared;
 use crate::clone::{self, TreeOptions};
 use crate::error::Result;
@@ -35,7 +35,7 @@ pub(super) fn take(shared: &Shared, checkpoint: &str, data: &Path, control: &Con
         Ok(false) => Ok(false),
         Err(error) => {
             control.check()?;
-            sys::fs::remove_tree(data)?;
+            clone::remove_tree(data)?;
             // Removed while it was cloned, or damaged: the store has it.
             drop(error);
             Ok(false)
@@ -64,7 +64,7 @@ fn try_to_keep(shared: &Shared, checkpoint: &str, data: &Path) -> Result<()> {
     // Alone: what is half made has no maker.
     for name in sys::fs::names(&root)? {
         if name.to_str().is_some_and(|name| name.starts_with(MAKING)) {
-            sys::fs::remove_tree(&root.join(name))?;
+            layout::remove_tree(&root.join(name))?;
         }
     }
     let making = root.join(format!("{MAKING}{}", sys::id::sortable()?));
@@ -79,19 +79,19 @@ fn try_to_keep(shared: &Shared, checkpoint: &str, data: &Path) -> Result<()> {
         Ok(true)
     });
     if !matches!(made, Ok(true)) {
-        sys::fs::remove_tree(&making)?;
+        layout::remove_tree(&making)?;
     }
     made?;
     evict(&root)
 }
 
-/// Clones by reflink; `false` where the file system has none.
+/// Clones by snapshot or reflink; `false` where the file system has neither.
 fn clone_tree(from: &Path, to: &Path, control: &Control) -> Result<bool> {
-    let backend = clone::choose(from, to.parent().unwrap_or(to))?;
+    let backend = clone::choose_for_tree(from, to.parent().unwrap_or(to))?;
     if !backend.shares_blocks() {
         return Ok(false);
     }
-    clone::copy_tree(backend.as_ref(), from, to, &TreeOptions::default(), control)?;
+    clone::copy_tree(backend.as_ref(), from, to, &TreeOptions { cloned_again: true, ..TreeOptions::default() }, control)?;
     Ok(true)
 }
 
@@ -110,7 +110,7 @@ fn evict(root: &Path) -> Result<()> {
         // Renamed first: a half removed cache is never taken for a whole one.
         let doomed = root.join(format!("{MAKING}{}", sys::id::sortable()?));
         sys::fs::rename_new(&path, &doomed)?;
-        sys::fs::remove_tree(&doomed)?;
+        layout::remove_tree(&doomed)?;
     }
     Ok(())
 }

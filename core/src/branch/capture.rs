@@ -10,7 +10,7 @@ use super::layout::{self, ClusterFolder, ClusterRecord, SCRATCH};
 use super::lifecycle::show;
 use super::shared::{PATIENCE, named};
 use super::{Branch, space};
-use crate::clone::Method;
+use crate::clone::{self, Method};
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, ClusterCache, ClusterFacts, CopyReport, Mark, Server, ServerStatus, StopMode, StoreSink, TreeSink};
 use crate::progress::Control;
@@ -308,7 +308,7 @@ struct Scratch(std::path::PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let removed = sys::fs::remove_tree(&self.0);
+        let removed = clone::remove_tree(&self.0);
         drop(removed);
     }
 }

@@ -143,7 +143,7 @@ impl Branch {
         }
         let doomed = self.folder.clusters().join(format!("{DELETING}{cluster}"));
         sys::fs::rename_new(folder.path(), &doomed)?;
-        sys::fs::remove_tree(&doomed)
+        layout::remove_tree(&doomed)
     }
 }
 
@@ -242,7 +242,7 @@ impl Drop for MakingCluster {
         // What cannot be removed now is removed by the next command on the branch.
         if !self.finished && sweep::stopped(&self.folder.run(), &self.folder.data(), Some(&self.address)) {
             let address = layout::remove_address(&self.address);
-            let folder = sys::fs::remove_tree(self.folder.path());
+            let folder = layout::remove_tree(self.folder.path());
             drop((address, folder));
         }
     }

@@ -35,7 +35,7 @@ mod write;
 
 pub use capture::{CaptureMode, ClusterCapture};
 pub use create::{CreateOptions, Origin};
-pub use fork::{ForkFrom, ForkOptions, ForkReport};
+pub use fork::{ForkFrom, ForkMode, ForkOptions, ForkReport};
 pub use lifecycle::StartOptions;
 pub use materialise::PreparedCluster;
 pub use needs::needed_versions;

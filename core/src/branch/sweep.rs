@@ -6,6 +6,7 @@ use super::layout::{self, ANONYMOUS, ClusterFolder, DELETING, Folder, MAKING, SC
 use super::registry::lock_registry;
 use super::shared::{PATIENCE, Shared};
 use super::{Branch, BranchRecord};
+use crate::clone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, Address, Credentials, Role, Server, ServerStatus, StopMode};
 use crate::progress::Control;
@@ -69,7 +70,7 @@ pub(super) fn dead_makings(shared: &Shared) -> Result<()> {
 
 /// Two processes may remove the same tree; what is left is removed at the next open.
 fn remove_deleted(doomed: &Path) {
-    let removed = sys::fs::remove_tree(doomed);
+    let removed = layout::remove_tree(doomed);
     drop(removed);
 }
 
@@ -105,14 +106,14 @@ impl Branch {
     pub(super) fn sweep_locked(&self) -> Result<()> {
         for name in sys::fs::names(self.folder.path())? {
             if name.to_str().is_some_and(|name| name.starts_with(SCRATCH)) {
-                sys::fs::remove_tree(&self.folder.path().join(name))?;
+                clone::remove_tree(&self.folder.path().join(name))?;
             }
         }
         for name in sys::fs::names(&self.folder.clusters())? {
             let path = self.folder.clusters().join(&name);
             let Some(name) = name.to_str() else { continue };
             if name.starts_with(DELETING) {
-                sys::fs::remove_tree(&path)?;
+                layout::remove_tree(&path)?;
             } else if name.starts_with(MAKING) {
                 self.sweep_cluster(&ClusterFolder(path))?;
             }
@@ -145,7 +146,7 @@ impl Branch {
             layout::remove_address(&address)?;
         }
         drop(lock);
-        sys::fs::remove_tree(cluster.path())
+        layout::remove_tree(cluster.path())
     }
 
     /// A cluster of this branch that a living process is making.

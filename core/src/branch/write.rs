@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::clone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Control, Unit};
 use crate::store::{ChunkId, ChunkRef, Entry, EntryKind, Half, Reader};
@@ -18,7 +19,9 @@ const BATCH: usize = 256;
 
 /// Writes the cluster of `half` into the new folder `data`. Nothing is synced. On failure the caller removes the folder.
 pub(super) fn write(reader: &Reader, half: &Half, root_mode: u32, data: &Path, control: &Control) -> Result<()> {
-    sys::fs::make_folder(data, 0o700)?;
+    if !data.is_dir() {
+        clone::make_folder(data, 0o700)?;
+    }
     let mut last = None;
     let mut batch: Vec<Entry> = Vec::with_capacity(BATCH);
     let mut done = 0;

@@ -7,6 +7,7 @@ use super::host::{remove_temporaries, run};
 use super::record::{FILE, FORMAT, Record};
 use super::{Pool, PoolKind, PoolState, PoolStatus, SMALLEST_POOL, contents, gib, image, require_root};
 use crate::clone;
+use crate::clone::probe::is_probe;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys;
@@ -109,9 +110,9 @@ impl Pool {
     }
 
     fn make(&self, record: &Record, size: u64, lock: &Lock, control: &Control) -> Result<Vec<String>> {
-        let mut warnings = self.warnings();
         let (image, mount) = (self.image(), self.mount());
         record.save(&self.folder)?;
+        let mut warnings = self.warnings();
         let file = sys::fs::create_new(&image, 0o600)?;
         if !image::reserve(&file, &image, size, control)? {
             warnings.push(format!(
@@ -172,7 +173,9 @@ impl Pool {
     /// The same, and the folder stays. Nothing was ever put into such a pool; should anything be in it, it stays.
     fn clear_contents(&self, record: &Record) -> Result<()> {
         let (image, mount) = (self.image(), self.mount());
+        remove_probes(&self.folder)?;
         if self.mounted()?.is_some() {
+            remove_probes(&mount)?;
             let found = contents(&mount)?;
             if !found.is_empty() {
                 return Err(Error::new(
@@ -199,4 +202,12 @@ impl Pool {
         sys::fs::remove_file(&file)?;
         Syncs::new().folder(&self.folder)
     }
+}
+
+/// Removes what a making that was killed while it tried to clone left.
+fn remove_probes(folder: &Path) -> Result<()> {
+    for name in sys::fs::names(folder)?.into_iter().filter(|name| is_probe(name)) {
+        sys::fs::remove_file(&folder.join(name))?;
+    }
+    Ok(())
 }
