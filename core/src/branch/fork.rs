@@ -200,7 +200,7 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
     drop(reader);
     let switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&data, None)? };
     let of_source = credentials(&captured.superuser, &captured.user, &captured.database)?;
-    let (mode, how) = if filled.from_cache { ("cache", Method::Reflink) } else { ("checkpoint", Method::Copy) };
+    let (mode, how) = filled.cached.map_or(("checkpoint", Method::Copy), |method| ("cache", method));
     let mut report = ForkReport {
         mode: mode.to_owned(),
         method: how.name().to_owned(),
@@ -211,8 +211,8 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
         warnings: filled.warnings,
         ..ForkReport::default()
     };
-    let sequences = if filled.from_cache { &[] } else { captured.report.sequences.as_slice() };
-    let key = (!filled.from_cache).then_some(filled.key.as_str());
+    let sequences = if filled.cached.is_some() { &[] } else { captured.report.sequences.as_slice() };
+    let key = filled.cached.is_none().then_some(filled.key.as_str());
     let branch = bring_up(making, &of_source, &origin, sequences, Some(captured.facts.clone()), options, &mut report, key, control)?;
     Ok((branch, report))
 }
