@@ -83,7 +83,8 @@ fn shares_from(source: &Path, target: &Path) -> Result<bool> {
 
 /// Whether a name is one of a probe: what a process that was killed while it tried left.
 pub(super) fn is_probe(name: &std::ffi::OsStr) -> bool {
-    let id = || name.to_str()?.strip_prefix('.')?.strip_suffix(".probe").or_else(|| name.to_str()?.strip_prefix('.')?.strip_suffix(".clone"));
+    let id =
+        || name.to_str()?.strip_prefix('.')?.strip_suffix(".probe").or_else(|| name.to_str()?.strip_prefix('.')?.strip_suffix(".clone"));
     id().is_some_and(|id| id.len() == 26 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 

@@ -334,8 +334,9 @@ fn a_full_disk_leaves_no_target() {
 #[test]
 fn a_missing_source_is_named() {
     let place = tempfile::tempdir().expect("folder");
-    let error = copy_tree(&Copy::default(), &place.path().join("none"), &place.path().join("target"), &TreeOptions::default(), &Control::silent())
-        .expect_err("missing");
+    let error =
+        copy_tree(&Copy::default(), &place.path().join("none"), &place.path().join("target"), &TreeOptions::default(), &Control::silent())
+            .expect_err("missing");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(!place.path().join("target").exists());
 }

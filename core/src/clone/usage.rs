@@ -65,7 +65,8 @@ fn of_file(path: &Path, blocks: u64) -> Result<Usage> {
     };
     match fiemap::extents(&file, true) {
         Ok(extents) => {
-            let placed = extents.iter().filter(|extent| extent.flags & (FLAG_DELALLOC | FLAG_INLINE) == 0 || extent.flags & FLAG_UNWRITTEN != 0);
+            let placed =
+                extents.iter().filter(|extent| extent.flags & (FLAG_DELALLOC | FLAG_INLINE) == 0 || extent.flags & FLAG_UNWRITTEN != 0);
             let mut usage = Usage { bytes: 0, exclusive: Some(0) };
             for extent in placed {
                 usage.bytes += extent.length;

@@ -58,9 +58,12 @@ fn file_system(place: &Place) -> Check {
     let mount = mounts::of(&place.folder).ok().flatten();
     let kind = mount.as_ref().map_or("unknown", |mount| mount.kind.as_str()).to_owned();
     let check = match sys::fs::network_file_system(&place.folder) {
-        Ok(Some(name)) => {
-            Check::new("disk", "file_system", State::Unavailable, format!("{name} is a network file system: locks and durability do not hold on it"))
-        }
+        Ok(Some(name)) => Check::new(
+            "disk",
+            "file_system",
+            State::Unavailable,
+            format!("{name} is a network file system: locks and durability do not hold on it"),
+        ),
         Ok(None) if matches!(kind.as_str(), "tmpfs" | "ramfs") => {
             Check::new("disk", "file_system", State::Limited, format!("{kind}: a store here is gone with the next boot"))
         }
@@ -124,7 +127,9 @@ fn sync(work: &Path) -> Result<()> {
 fn exchange(work: &Path) -> Result<()> {
     let (one, other) = (work.join("one"), work.join("other"));
     for path in [&one, &other] {
-        sys::fs::create_new(path, 0o600)?.write_all(path.as_os_str().as_encoded_bytes()).map_err(|source| Error::io("write", path, source))?;
+        sys::fs::create_new(path, 0o600)?
+            .write_all(path.as_os_str().as_encoded_bytes())
+            .map_err(|source| Error::io("write", path, source))?;
     }
     rustix::fs::renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).map_err(|errno| Error::io("exchange", &one, errno))?;
     if sys::fs::read(&one)? == other.as_os_str().as_encoded_bytes() {
@@ -139,7 +144,9 @@ fn leases(work: &Path) -> Result<()> {
     let file = std::fs::File::open(&path).map_err(|source| Error::io("open", &path, source))?;
     match lease::ask(&file) {
         Asked::Held(lease) if lease.is_whole() => Ok(()),
-        Asked::Held(_) | Asked::OpenForWriting => Err(Error::new(ErrorKind::Unsupported, "a lease on a file that nobody else has was broken")),
+        Asked::Held(_) | Asked::OpenForWriting => {
+            Err(Error::new(ErrorKind::Unsupported, "a lease on a file that nobody else has was broken"))
+        }
         Asked::Unavailable => {
             Err(Error::new(ErrorKind::Unsupported, "no leases here: an edit in the moment of a restore is found by comparing twice"))
         }

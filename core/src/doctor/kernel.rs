@@ -23,7 +23,9 @@ pub(super) fn check(place: &Place, checks: &mut Vec<Check>) {
     checks.push(network_namespaces());
     checks.push(Check::tried("kernel", "seccomp", kernel::attempt_seccomp(), |()| "a process was given a filter".to_owned()));
     checks.push(landlock());
-    checks.push(Check::tried("kernel", "pidfd", kernel::attempt_pidfd(), |()| "signals cannot reach a process that took over a number".to_owned()));
+    checks.push(Check::tried("kernel", "pidfd", kernel::attempt_pidfd(), |()| {
+        "signals cannot reach a process that took over a number".to_owned()
+    }));
     checks.push(resolve_beneath(place));
     checks.push(shared_memory());
     checks.push(segments());
@@ -45,7 +47,9 @@ fn user_namespaces() -> Check {
 }
 
 fn network_namespaces() -> Check {
-    Check::tried("kernel", "network_namespaces", namespace().attempt_with_network(), |()| "a process had one, without privileges".to_owned())
+    Check::tried("kernel", "network_namespaces", namespace().attempt_with_network(), |()| {
+        "a process had one, without privileges".to_owned()
+    })
 }
 
 fn landlock() -> Check {

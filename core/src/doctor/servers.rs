@@ -13,7 +13,13 @@ use crate::postgres::{self, Address, Installation, RunAs};
 use crate::store::Store;
 
 /// Adds the checks, notes the best choices, and gives the installations.
-pub(super) fn check(place: &Place, store: Option<&Store>, environment: &Environment, best: &mut Best, checks: &mut Vec<Check>) -> Vec<Programs> {
+pub(super) fn check(
+    place: &Place,
+    store: Option<&Store>,
+    environment: &Environment,
+    best: &mut Best,
+    checks: &mut Vec<Check>,
+) -> Vec<Programs> {
     let (found, broken) = postgres::find(environment);
     let chosen = postgres::choose(environment, None);
     let needed = store.map(branch::needed_versions).unwrap_or_default();
@@ -75,7 +81,9 @@ fn identity(place: &Place, installation: Option<&Installation>, environment: &En
         return Check::new("server", "identity", State::Unavailable, error.message()).fact("runs_as", name).fact("uid", uid);
     }
     best.servers = Some(name.to_owned());
-    Check::new("server", "identity", State::Available, format!("servers run as {}", run_as.describe())).fact("runs_as", name).fact("uid", uid)
+    Check::new("server", "identity", State::Available, format!("servers run as {}", run_as.describe()))
+        .fact("runs_as", name)
+        .fact("uid", uid)
 }
 
 fn socket_path(place: &Place) -> Check {

@@ -43,7 +43,18 @@ fn a_store_that_is_not_there_is_examined_in_its_nearest_parent_and_nothing_is_le
         assert!(check(&report, name).required, "{name}");
         assert_ne!(check(&report, name).state, State::Unavailable, "{name}");
     }
-    for name in ["snapshot", "reflink", "space", "inodes", "leases", "seccomp", "landlock", "user_namespaces", "network_namespaces", "shared_memory"] {
+    for name in [
+        "snapshot",
+        "reflink",
+        "space",
+        "inodes",
+        "leases",
+        "seccomp",
+        "landlock",
+        "user_namespaces",
+        "network_namespaces",
+        "shared_memory",
+    ] {
         assert!(!check(&report, name).required, "{name}");
         assert!(!check(&report, name).found.is_empty() && !check(&report, name).found.contains('\n'), "{name}");
     }

@@ -106,8 +106,7 @@ mod linux {
     pub fn snapshot(source: &Path, target: &Path) -> Result<(), Errno> {
         let source = rustix::fs::open(source, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let (parent, name) = parent(target)?;
-        let arguments =
-            Arguments2 { fd: source.as_raw_fd().into(), transaction: 0, flags: 0, unused: [0; 4], name: terminated(name)? };
+        let arguments = Arguments2 { fd: source.as_raw_fd().into(), transaction: 0, flags: 0, unused: [0; 4], name: terminated(name)? };
         // SAFETY: BTRFS_IOC_SNAP_CREATE_V2 reads one `btrfs_ioctl_vol_args_v2`; its descriptor is open during the call.
         let request = unsafe { Setter::<SNAPSHOT, Arguments2>::new(arguments) };
         // SAFETY: as above.

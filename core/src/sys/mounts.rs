@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_line_is_read_with_its_escapes() {
-        let mount = parse(b"36 35 98:0 / /mnt/my\\040place\\134x rw,noatime shared:1 master:2 - ext4 /dev/loop3 rw,errors=continue").unwrap();
+        let mount =
+            parse(b"36 35 98:0 / /mnt/my\\040place\\134x rw,noatime shared:1 master:2 - ext4 /dev/loop3 rw,errors=continue").unwrap();
         assert_eq!((mount.id, mount.parent), (36, 35));
         assert_eq!(mount.point, Path::new("/mnt/my place\\x"));
         assert_eq!((mount.kind.as_str(), mount.source.as_path()), ("ext4", Path::new("/dev/loop3")));

@@ -104,7 +104,10 @@ fn advise(output: &mut Output<'_>, status: &PoolStatus) -> u8 {
     match status.state {
         PoolState::Ready if status.mounted => {
             if !status.comes_back {
-                output.warning(format!("after a boot it has to be mounted by hand: {} says nothing of it any more", text::path(&status.written)));
+                output.warning(format!(
+                    "after a boot it has to be mounted by hand: {} says nothing of it any more",
+                    text::path(&status.written)
+                ));
             }
             return exit::DONE;
         }

@@ -11,6 +11,7 @@
 mod branch;
 mod harness;
 mod help;
+mod machine;
 mod process;
 mod project;
 mod readme;

@@ -100,7 +100,9 @@ impl Pool {
             None if sys::fs::names(&self.folder)?.is_empty() => Ok(()),
             None => taken("is neither a pool nor empty", "name an absent or empty folder for the pool".to_owned()),
             Some(record) => match record.state {
-                PoolState::Ready => taken("holds a pool already", format!("`forklift pool grow` makes it larger: it has {}", gib(self.status()?.size))),
+                PoolState::Ready => {
+                    taken("holds a pool already", format!("`forklift pool grow` makes it larger: it has {}", gib(self.status()?.size)))
+                }
                 PoolState::Removing => {
                     taken("holds a pool that is being removed", format!("go on with `forklift pool remove {}`", self.folder.display()))
                 }

@@ -47,9 +47,7 @@ impl Pool {
         run("losetup", &["--set-capacity".as_ref(), mounted.source.as_os_str()], "mount")?;
         match record.file_system {
             PoolKind::Xfs => run("xfs_growfs", &[mount.as_os_str()], "xfsprogs")?,
-            PoolKind::Btrfs => {
-                run("btrfs", &["filesystem".as_ref(), "resize".as_ref(), "max".as_ref(), mount.as_os_str()], "btrfs-progs")?
-            }
+            PoolKind::Btrfs => run("btrfs", &["filesystem".as_ref(), "resize".as_ref(), "max".as_ref(), mount.as_os_str()], "btrfs-progs")?,
         };
         self.status()
     }

@@ -263,7 +263,9 @@ mod tests {
         let (image, mount) = (Path::new("/p/image"), Path::new("/p/mount"));
         let host = PoolHost { systemd: false, units: folder.path().to_owned(), fstab: fstab.clone() };
         // Without a line end at its end, and with bytes that are no text.
-        for before in [&b"# a comment\nUUID=1 / ext4 defaults 0 1\n/p/image /elsewhere xfs loop 0 0\n"[..], b"UUID=1 / ext4 x=\xff 0 1", b""] {
+        for before in
+            [&b"# a comment\nUUID=1 / ext4 defaults 0 1\n/p/image /elsewhere xfs loop 0 0\n"[..], b"UUID=1 / ext4 x=\xff 0 1", b""]
+        {
             sys::fs::replace(&fstab, before, 0o640, &Syncs::new()).unwrap();
             let way = host.way(mount);
             assert!(!host.comes_back(&way, image, mount).unwrap());

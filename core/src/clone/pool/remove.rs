@@ -102,12 +102,16 @@ impl Pool {
         let (image, mount) = (self.image(), self.mount());
         let kind = record.file_system;
         let options = format!("{},ro", kind.options());
-        run("mount", &["-t".as_ref(), kind.name().as_ref(), "-o".as_ref(), options.as_ref(), image.as_os_str(), mount.as_os_str()], "mount")
-            .map_err(|error| {
-                error
-                    .while_doing(format!("what is in {} could not be looked at", image.display()))
-                    .hint("repair it, or destroy it together with what is in it: `forklift pool remove --with-contents`")
-            })?;
+        run(
+            "mount",
+            &["-t".as_ref(), kind.name().as_ref(), "-o".as_ref(), options.as_ref(), image.as_os_str(), mount.as_os_str()],
+            "mount",
+        )
+        .map_err(|error| {
+            error
+                .while_doing(format!("what is in {} could not be looked at", image.display()))
+                .hint("repair it, or destroy it together with what is in it: `forklift pool remove --with-contents`")
+        })?;
         let found = contents(&mount);
         self.unmount()?;
         found

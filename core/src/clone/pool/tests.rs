@@ -184,7 +184,7 @@ fn what_cannot_be_made_leaves_nothing() {
     Pool::at(pool.folder(), host).unwrap().create(SMALLEST_POOL, PoolKind::Xfs, &control).unwrap_err();
     setting.assert_gone();
     // A folder with something in it stays as it is.
-    fs::create_dir_all(pool.folder()).unwrap();
+    crate::sys::fs::make_folder(pool.folder(), 0o755).unwrap();
     put(&pool.folder().join("mine"), b"mine");
     assert_eq!(pool.create(SMALLEST_POOL, PoolKind::Xfs, &control).unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert_eq!(crate::sys::fs::names(pool.folder()).unwrap(), ["mine"]);
@@ -275,8 +275,7 @@ fn a_kill_in_the_middle_is_cleared_away_or_taken_up_again() {
     }
     assert_eq!(table(), FSTAB);
 
-    let removing: [&dyn Fn() -> bool; 3] =
-        [&|| state() != Some(PoolState::Ready), &|| table() == FSTAB, &|| !pool.image().exists()];
+    let removing: [&dyn Fn() -> bool; 3] = [&|| state() != Some(PoolState::Ready), &|| table() == FSTAB, &|| !pool.image().exists()];
     for (point, reached) in removing.into_iter().enumerate() {
         if pool.folder().exists() {
             fs::remove_dir(pool.folder()).unwrap();

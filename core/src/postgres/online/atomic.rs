@@ -37,9 +37,15 @@ pub fn copy_atomic(server: &Server, target: &Path, control: &Control) -> Result<
     let rows = work.rows("SELECT database, gid FROM pg_prepared_xacts ORDER BY 1, 2")?;
     let prepared = rows.iter().map(|row| Ok(format!("{}.{}", column(row, 0)?, column(row, 1)?))).collect::<Result<Vec<String>>>()?;
     if !snapshot(data, target)? {
-        return Err(Error::new(ErrorKind::Unsupported, format!("no snapshot can be taken of {}: it is no subvolume of btrfs, or a part of the cluster lies outside it", data.display()))
-            .with("path", data.display())
-            .hint("use --mode online; on btrfs the clusters of new branches are subvolumes, and `forklift doctor` says what this place has"));
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "no snapshot can be taken of {}: it is no subvolume of btrfs, or a part of the cluster lies outside it",
+                data.display()
+            ),
+        )
+        .with("path", data.display())
+        .hint("use --mode online; on btrfs the clusters of new branches are subvolumes, and `forklift doctor` says what this place has"));
     }
     let mut after = || -> Result<_> {
         timer.part("files");
@@ -71,8 +77,11 @@ fn check(sql: &mut Sql) -> Result<()> {
     }
     for setting in ["fsync", "full_page_writes"] {
         if sql.value(&format!("SHOW {setting}"))? != "on" {
-            return Err(Error::new(ErrorKind::Unsupported, format!("the server runs with {setting} = off, and a copy of its files at one instant may be broken"))
-                .hint("use --mode online"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("the server runs with {setting} = off, and a copy of its files at one instant may be broken"),
+            )
+            .hint("use --mode online"));
         }
     }
     Ok(())

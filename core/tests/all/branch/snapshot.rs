@@ -111,7 +111,10 @@ fn child_forks_a_busy_server() {
         start(&fork);
         assert_eq!(rows(&fork, SUMS), ["t|t|t|t|t"]);
         assert_eq!(value(&fork, "select count(*) from quick"), "0");
-        run(&fork, "select bt_index_check(indexrelid, true) from pg_index join pg_class on oid = indexrelid where relam = 403 and relpersistence = 'p'");
+        run(
+            &fork,
+            "select bt_index_check(indexrelid, true) from pg_index join pg_class on oid = indexrelid where relam = 403 and relpersistence = 'p'",
+        );
         run(&fork, "insert into seen default values; drop table pgbench_history");
         assert!(load.try_wait().unwrap().is_none(), "the load goes on");
         stop(&fork);
@@ -139,7 +142,8 @@ fn stopped_branches_and_caches_are_taken_whole() {
 fn child_forks_stopped_branches() {
     let Some(disk) = disk() else { return };
     let place = Place::below(&disk);
-    let main = place.running("main", "create unlogged table quick as select 1 as x; create table t as select generate_series(1, 50000) as i");
+    let main =
+        place.running("main", "create unlogged table quick as select 1 as x; create table t as select generate_series(1, 50000) as i");
     stop(&main);
     let mut parent = "main".to_owned();
     for name in ["first", "second"] {
