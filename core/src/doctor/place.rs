@@ -13,7 +13,8 @@ const NAME: &str = ".forklift-doctor-";
 
 /// A store's place, with a folder to try things in.
 pub(super) struct Place {
-    /// The store.
+    /// The store: where its sockets would be is asked of it.
+    #[cfg(feature = "postgres")]
     pub(super) store: PathBuf,
     /// What is there of it.
     pub(super) folder: PathBuf,
@@ -38,7 +39,12 @@ impl Place {
         let nearest = std::iter::once(branches.as_path()).chain(store.ancestors()).find(|folder| folder.is_dir());
         let folder = nearest.unwrap_or(Path::new("/")).to_owned();
         let work = Work::make(&folder);
-        Ok(Self { store: store.to_owned(), folder, work })
+        Ok(Self {
+            #[cfg(feature = "postgres")]
+            store: store.to_owned(),
+            folder,
+            work,
+        })
     }
 
     /// Our own folder, or why there is none.
