@@ -7,8 +7,8 @@ use super::layout::{self, ClusterFolder, ClusterRecord, Current, DELETING, FORMA
 use super::making::run_once;
 use super::registry::{left_outside, lock_registry};
 use super::shared::{Place, Shared, named};
-use super::{Branch, cache, space, sweep, write};
-use crate::clone::Method;
+use super::{Branch, cache, space, sweep};
+use crate::clone::{self, Method};
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, Address, Installation, ServerStatus};
 use crate::progress::Control;
@@ -186,7 +186,9 @@ pub(super) fn fill(
     if cached.is_none() {
         let segments = 2 * u64::from(captured.facts.control.wal_segment_size);
         space::require(data.parent().unwrap_or(data), half.bytes + segments)?;
-        write::write(reader, half, captured.root_mode, data, control)?;
+        // Such that it can be cloned whole: the cache of this checkpoint is made of it.
+        clone::make_folder(data, 0o700)?;
+        postgres::write_cluster(reader, half, captured.root_mode, data, control)?;
         if captured.report.mode == "online" {
             postgres::check_online_copy(data)?;
         }
