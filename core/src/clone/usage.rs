@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::progress::Control;
-use crate::sys::fiemap::{self, FLAG_DELALLOC, FLAG_INLINE, FLAG_UNWRITTEN};
+use crate::sys::extents::{self, DELALLOC, INLINE, SHARED, UNWRITTEN};
 use crate::sys::parallel;
 
 /// The space of a tree's files.
@@ -63,14 +63,13 @@ fn of_file(path: &Path, blocks: u64) -> Result<Usage> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Usage { bytes: 0, exclusive: Some(0) }),
         Err(_) => return Ok(Usage { bytes: blocks, exclusive: None }),
     };
-    match fiemap::extents(&file, true) {
+    match extents::extents(&file) {
         Ok(extents) => {
-            let placed =
-                extents.iter().filter(|extent| extent.flags & (FLAG_DELALLOC | FLAG_INLINE) == 0 || extent.flags & FLAG_UNWRITTEN != 0);
+            let placed = extents.iter().filter(|extent| extent.flags & (DELALLOC | INLINE) == 0 || extent.flags & UNWRITTEN != 0);
             let mut usage = Usage { bytes: 0, exclusive: Some(0) };
             for extent in placed {
                 usage.bytes += extent.length;
-                if !extent.is_shared() {
+                if extent.flags & SHARED == 0 {
                     usage.exclusive = usage.exclusive.map(|sum| sum + extent.length);
                 }
             }
@@ -79,6 +78,8 @@ fn of_file(path: &Path, blocks: u64) -> Result<Usage> {
         Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::BADF) => {
             Ok(Usage { bytes: blocks, exclusive: never_shares(&file).then_some(blocks) })
         }
+        // More extents than are worth the memory.
+        Err(Errno::OVERFLOW) => Ok(Usage { bytes: blocks, exclusive: None }),
         Err(errno) => Err(Error::io("map the extents of", path, errno)),
     }
 }

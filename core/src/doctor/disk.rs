@@ -12,7 +12,7 @@ use crate::sys;
 use crate::sys::fs::Syncs;
 use crate::sys::lease::{self, Asked};
 use crate::sys::lock::{Lock, Mode};
-use crate::sys::{fiemap, mounts};
+use crate::sys::{extents as map, mounts};
 
 /// Below this a capture or a fork soon fails.
 const LITTLE_SPACE: u64 = 1 << 30;
@@ -157,7 +157,7 @@ fn extents(work: &Path) -> Result<()> {
     let path = work.join("mapped");
     let mut file = sys::fs::create_new(&path, 0o600)?;
     file.write_all(&[5; 64 << 10]).map_err(|source| Error::io("write", &path, source))?;
-    match fiemap::extents(&file, true) {
+    match map::extents(&file) {
         Ok(found) if !found.is_empty() => Ok(()),
         Ok(_) => Err(Error::new(ErrorKind::Unsupported, "a file with content is said to lie nowhere")),
         Err(errno) => Err(Error::new(ErrorKind::Unsupported, format!("not told here ({errno})"))),

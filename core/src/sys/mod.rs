@@ -1,7 +1,7 @@
 //! Platform code: file system calls that name their path when they fail, locks, processes, namespaces.
 
 pub mod btrfs;
-pub mod fiemap;
+pub mod extents;
 pub mod fs;
 pub mod holes;
 pub mod id;
