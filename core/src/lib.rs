@@ -9,6 +9,7 @@
 #[cfg(feature = "postgres")]
 pub mod branch;
 pub mod clone;
+pub mod doctor;
 pub mod files;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -105,7 +105,7 @@ impl Context {
     }
 
     /// The one named, else that of the project we are in, else the environment's.
-    fn store_path(&self) -> Result<PathBuf> {
+    pub(crate) fn store_path(&self) -> Result<PathBuf> {
         if let Some(store) = &self.store {
             return Ok(store.clone());
         }

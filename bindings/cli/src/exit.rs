@@ -5,7 +5,8 @@ use forklift::ErrorKind;
 
 /// Done. Also a reader that went away (`forklift project log | head`).
 pub const DONE: u8 = 0;
-/// A question was answered with no: `store verify` found damage, `store repair` left some. `project diff` answers 0, with or
+/// A question was answered with no: `store verify` found damage, `store repair` left some, `doctor` found something lacking, the
+/// pool of `pool status` cannot be used. `project diff` answers 0, with or
 /// without differences.
 pub const NO: u8 = 1;
 /// The command line, a name or another argument is malformed.

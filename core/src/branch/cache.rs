@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::layout::MAKING;
+use super::layout::{self, MAKING};
 use super::shared::Shared;
-use crate::clone::{self, TreeOptions};
+use crate::clone::{self, Method, TreeOptions};
 use crate::error::Result;
 use crate::progress::Control;
 use crate::sys;
@@ -19,26 +19,26 @@ const LIMIT: usize = 8;
 /// Its time of change tells when the cache was last used.
 const USED: &str = "used";
 
-/// Clones the ready cluster of a checkpoint into the new folder `data`; `false` where there is none or it cannot be cloned cheaply.
-pub(super) fn take(shared: &Shared, checkpoint: &str, data: &Path, control: &Control) -> Result<bool> {
+/// Clones the ready cluster of a checkpoint into the new folder `data` and says how; `None` where there is none or it cannot be cloned cheaply.
+pub(super) fn take(shared: &Shared, checkpoint: &str, data: &Path, control: &Control) -> Result<Option<Method>> {
     let cache = shared.store.caches().join(checkpoint);
     if !cache.join("data").is_dir() {
-        return Ok(false);
+        return Ok(None);
     }
-    let Ok(Some(_lock)) = lock(shared, Mode::Shared) else { return Ok(false) };
+    let Ok(Some(_lock)) = lock(shared, Mode::Shared) else { return Ok(None) };
     let cloned = clone_tree(&cache.join("data"), data, control);
     match cloned {
-        Ok(true) => {
+        Ok(Some(method)) => {
             touch(&cache);
-            Ok(true)
+            Ok(Some(method))
         }
-        Ok(false) => Ok(false),
+        Ok(None) => Ok(None),
         Err(error) => {
             control.check()?;
-            sys::fs::remove_tree(data)?;
+            clone::remove_tree(data)?;
             // Removed while it was cloned, or damaged: the store has it.
             drop(error);
-            Ok(false)
+            Ok(None)
         }
     }
 }
@@ -64,13 +64,13 @@ fn try_to_keep(shared: &Shared, checkpoint: &str, data: &Path) -> Result<()> {
     // Alone: what is half made has no maker.
     for name in sys::fs::names(&root)? {
         if name.to_str().is_some_and(|name| name.starts_with(MAKING)) {
-            sys::fs::remove_tree(&root.join(name))?;
+            layout::remove_tree(&root.join(name))?;
         }
     }
     let making = root.join(format!("{MAKING}{}", sys::id::sortable()?));
     sys::fs::make_folder(&making, 0o700)?;
     let made = clone_tree(data, &making.join("data"), &Control::silent()).and_then(|cloned| {
-        if !cloned {
+        if cloned.is_none() {
             return Ok(false);
         }
         touch(&making);
@@ -79,20 +79,20 @@ fn try_to_keep(shared: &Shared, checkpoint: &str, data: &Path) -> Result<()> {
         Ok(true)
     });
     if !matches!(made, Ok(true)) {
-        sys::fs::remove_tree(&making)?;
+        layout::remove_tree(&making)?;
     }
     made?;
     evict(&root)
 }
 
-/// Clones by reflink; `false` where the file system has none.
-fn clone_tree(from: &Path, to: &Path, control: &Control) -> Result<bool> {
-    let backend = clone::choose(from, to.parent().unwrap_or(to))?;
+/// Clones by snapshot or reflink; `None` where the file system has neither.
+fn clone_tree(from: &Path, to: &Path, control: &Control) -> Result<Option<Method>> {
+    let backend = clone::choose_for_tree(from, to.parent().unwrap_or(to))?;
     if !backend.shares_blocks() {
-        return Ok(false);
+        return Ok(None);
     }
-    clone::copy_tree(backend.as_ref(), from, to, &TreeOptions::default(), control)?;
-    Ok(true)
+    let options = TreeOptions { cloned_again: true, ..TreeOptions::default() };
+    clone::copy_tree(backend.as_ref(), from, to, &options, control).map(|report| Some(report.method))
 }
 
 fn evict(root: &Path) -> Result<()> {
@@ -110,7 +110,7 @@ fn evict(root: &Path) -> Result<()> {
         // Renamed first: a half removed cache is never taken for a whole one.
         let doomed = root.join(format!("{MAKING}{}", sys::id::sortable()?));
         sys::fs::rename_new(&path, &doomed)?;
-        sys::fs::remove_tree(&doomed)?;
+        layout::remove_tree(&doomed)?;
     }
     Ok(())
 }

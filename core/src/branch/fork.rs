@@ -1,5 +1,6 @@
 //! Forking: a new branch with the state of another branch or of a checkpoint.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use super::shared::Shared;
 use super::{Branch, cache, materialise, name, settings, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, ClusterFacts, ControlFile, Credentials, Installation, SequenceState, ServerStatus, TreeSink};
+use crate::postgres::{self, ClusterFacts, ControlFile, CopyReport, Credentials, Installation, SequenceState, ServerStatus, TreeSink};
 use crate::progress::Control;
 use crate::store::Ref;
 use crate::sys::lock::Mode;
@@ -29,9 +30,24 @@ pub enum ForkFrom {
     Checkpoint(String),
 }
 
+/// How to copy a running source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkMode {
+    /// The way that suits the source: at present always `Online`.
+    #[default]
+    Auto,
+    /// Through the backup interface, file by file: on every file system.
+    Online,
+    /// By one snapshot of its data folder, a subvolume of btrfs; the fork recovers as after a crash.
+    Atomic,
+}
+
 /// How to fork.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForkOptions {
+    /// How to copy a running source; one that is stopped is copied as it is.
+    pub mode: ForkMode,
     /// Also a local TCP port.
     pub tcp: bool,
     /// Keep slots, subscriptions, archiving and standbys as the source has them.
@@ -43,9 +59,9 @@ pub struct ForkOptions {
 /// What a fork cost, in milliseconds, and what it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ForkReport {
-    /// `online`, `stopped`, `cache` or `checkpoint`.
+    /// `online`, `atomic`, `stopped`, `cache` or `checkpoint`.
     pub mode: String,
-    /// `reflink` or `copy`.
+    /// `snapshot`, `reflink` or `copy`.
     pub method: String,
     /// In all.
     pub total_ms: u64,
@@ -115,21 +131,16 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
     let switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&from, server.as_ref())? };
     let known: Option<ClusterRecord> = layout::load_optional(&source.folder.cluster(&source.read_current()?).record())?;
     let of_source = source.credentials()?;
-    let mut sink = TreeSink::new(&from, &data)?;
-    space::for_copy(&from, sink.method())?;
-    let copy = match &server {
-        Some(server) => postgres::copy_online(server, &mut sink, control)?,
-        None => postgres::copy_stopped(&from, &mut sink, control)?,
-    };
+    let (copy, how) = copy(&from, &data, server.as_ref(), options.mode, control)?;
     drop(lock);
-    if server.is_some() {
+    if copy.mode == "online" {
         postgres::check_online_copy(&data)?;
     }
     postgres::prepare_copy(&data, options.keep_replication)?;
     shared.run_as()?.give(&data)?;
     let mut report = ForkReport {
         mode: copy.mode,
-        method: method(sink.method()),
+        method: how.name().to_owned(),
         parts_ms: copy.parts_ms,
         unlogged: copy.unlogged,
         prepared: copy.prepared,
@@ -139,6 +150,30 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
     let facts = known.and_then(|known| known.facts);
     let branch = bring_up(making, &of_source, &origin, &copy.sequences, facts, options, &mut report, None, control)?;
     Ok((branch, report))
+}
+
+/// Fills the new folder `data` from the source in the cheapest way, and says which.
+fn copy(from: &Path, data: &Path, server: Option<&postgres::Server>, mode: ForkMode, control: &Control) -> Result<(CopyReport, Method)> {
+    match (server, mode) {
+        (Some(server), ForkMode::Atomic) => {
+            space::for_copy(from, Method::Snapshot)?;
+            return Ok((postgres::copy_atomic(server, data, control)?, Method::Snapshot));
+        }
+        (Some(_), ForkMode::Auto | ForkMode::Online) => {}
+        (None, _) => {
+            space::for_copy(from, Method::Snapshot)?;
+            if let Some(copy) = postgres::snapshot_stopped(from, data, control)? {
+                return Ok((copy, Method::Snapshot));
+            }
+        }
+    }
+    let mut sink = TreeSink::new(from, data)?;
+    space::for_copy(from, sink.method())?;
+    let copy = match server {
+        Some(server) => postgres::copy_online(server, &mut sink, control)?,
+        None => postgres::copy_stopped(from, &mut sink, control)?,
+    };
+    Ok((copy, sink.method()))
 }
 
 /// The source's server where it runs.
@@ -165,10 +200,10 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
     drop(reader);
     let switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&data, None)? };
     let of_source = credentials(&captured.superuser, &captured.user, &captured.database)?;
-    let (mode, how) = if filled.from_cache { ("cache", Method::Reflink) } else { ("checkpoint", Method::Copy) };
+    let (mode, how) = filled.cached.map_or(("checkpoint", Method::Copy), |method| ("cache", method));
     let mut report = ForkReport {
         mode: mode.to_owned(),
-        method: method(how),
+        method: how.name().to_owned(),
         parts_ms: vec![("files".to_owned(), elapsed_ms(begin))],
         unlogged: captured.report.unlogged.clone(),
         prepared: captured.report.prepared.clone(),
@@ -176,8 +211,8 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
         warnings: filled.warnings,
         ..ForkReport::default()
     };
-    let sequences = if filled.from_cache { &[] } else { captured.report.sequences.as_slice() };
-    let key = (!filled.from_cache).then_some(filled.key.as_str());
+    let sequences = if filled.cached.is_some() { &[] } else { captured.report.sequences.as_slice() };
+    let key = filled.cached.is_none().then_some(filled.key.as_str());
     let branch = bring_up(making, &of_source, &origin, sequences, Some(captured.facts.clone()), options, &mut report, key, control)?;
     Ok((branch, report))
 }
@@ -225,12 +260,4 @@ fn bring_up(
     record.mark = Some(postgres::mark_stopped(&data)?);
     record.facts = facts;
     making.finish(&own, &record, report.warnings.clone())
-}
-
-fn method(method: Method) -> String {
-    match method {
-        Method::Reflink => "reflink",
-        Method::Copy => "copy",
-    }
-    .to_owned()
 }

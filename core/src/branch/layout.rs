@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::clone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{Address, ClusterFacts, Mark};
 use crate::sys;
@@ -202,6 +203,16 @@ pub(super) fn save<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 pub(super) fn remove_address(address: &Address) -> Result<()> {
     sys::fs::remove_tree(&address.public)?;
     sys::fs::remove_tree(&address.private)
+}
+
+/// Removes the folder of a branch, a cluster or a cache with all in it: data that is a subvolume goes in one step.
+pub(super) fn remove_tree(folder: &Path) -> Result<()> {
+    let of_clusters = sys::fs::names(&folder.join("clusters")).unwrap_or_default();
+    let of_clusters = of_clusters.iter().map(|name| folder.join("clusters").join(name));
+    for cluster in std::iter::once(folder.to_owned()).chain(of_clusters) {
+        clone::remove_tree(&cluster.join("data"))?;
+    }
+    clone::remove_tree(folder)
 }
 
 /// Bytes that the tree holds on disk, by blocks; what vanishes meanwhile counts nothing.

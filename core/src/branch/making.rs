@@ -148,7 +148,7 @@ impl Drop for Making {
             return;
         }
         let address = layout::remove_address(&self.record.address);
-        let folder = sys::fs::remove_tree(self.folder.path());
+        let folder = layout::remove_tree(self.folder.path());
         drop((address, folder));
     }
 }

@@ -8,6 +8,7 @@ use super::making::run_once;
 use super::registry::{left_outside, lock_registry};
 use super::shared::{Place, Shared, named};
 use super::{Branch, cache, space, sweep};
+use crate::clone::{self, Method};
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, Address, Installation, ServerStatus};
 use crate::progress::Control;
@@ -96,10 +97,10 @@ impl Branch {
         let run = making.folder.run();
         let place = Place { data: &data, run: &run, address: &making.address };
         let spec = self.shared.spec(&self.record, &place, &credentials, true, true)?;
-        let sequences = if filled.from_cache { &[] } else { captured.report.sequences.as_slice() };
+        let sequences = if filled.cached.is_some() { &[] } else { captured.report.sequences.as_slice() };
         let put_back = run_once(&spec, |server| postgres::put_back(server, sequences), |_| Ok(()), control)?;
         control.check()?;
-        if !filled.from_cache {
+        if filled.cached.is_none() {
             cache::keep(&self.shared, &filled.key, &data);
         }
         let mut record = ClusterRecord::new(&making.id, &format!("checkpoint:{checkpoint}"));
@@ -109,7 +110,7 @@ impl Branch {
         let id = making.finish(&record)?;
         let mut warnings = filled.warnings;
         warnings.extend(left_outside(&self.data()?));
-        Ok(PreparedCluster { id, warnings, from_cache: filled.from_cache })
+        Ok(PreparedCluster { id, warnings, from_cache: filled.cached.is_some() })
     }
 
     fn make_current(&self, cluster: &str) -> Result<()> {
@@ -143,7 +144,7 @@ impl Branch {
         }
         let doomed = self.folder.clusters().join(format!("{DELETING}{cluster}"));
         sys::fs::rename_new(folder.path(), &doomed)?;
-        sys::fs::remove_tree(&doomed)
+        layout::remove_tree(&doomed)
     }
 }
 
@@ -154,7 +155,8 @@ pub(super) fn is_cluster_id(id: &str) -> bool {
 
 /// A data folder that was filled and made safe to start.
 pub(super) struct Filled {
-    pub(super) from_cache: bool,
+    /// How a ready cache was cloned; `None` where the store was read.
+    pub(super) cached: Option<Method>,
     pub(super) warnings: Vec<String>,
     /// Of the cache.
     pub(super) key: String,
@@ -177,10 +179,15 @@ pub(super) fn fill(
     let with_slots = format!("{checkpoint}-slots");
     let key = if keep_replication { with_slots.clone() } else { checkpoint.to_owned() };
     // Slots can be taken away from a clone, not added.
-    let from_cache = cache::take(shared, &key, data, control)? || (key != with_slots && cache::take(shared, &with_slots, data, control)?);
-    if !from_cache {
+    let mut cached = cache::take(shared, &key, data, control)?;
+    if cached.is_none() && key != with_slots {
+        cached = cache::take(shared, &with_slots, data, control)?;
+    }
+    if cached.is_none() {
         let segments = 2 * u64::from(captured.facts.control.wal_segment_size);
         space::require(data.parent().unwrap_or(data), half.bytes + segments)?;
+        // Such that it can be cloned whole: the cache of this checkpoint is made of it.
+        clone::make_folder(data, 0o700)?;
         postgres::write_cluster(reader, half, captured.root_mode, data, control)?;
         if captured.report.mode == "online" {
             postgres::check_online_copy(data)?;
@@ -188,7 +195,7 @@ pub(super) fn fill(
     }
     postgres::prepare_copy(data, keep_replication)?;
     shared.run_as()?.give(data)?;
-    Ok(Filled { from_cache, warnings, key })
+    Ok(Filled { cached, warnings, key })
 }
 
 /// A cluster that does not exist yet: `clusters/.making-<id>`, locked by its maker. Dropping it unfinished removes it.
@@ -242,7 +249,7 @@ impl Drop for MakingCluster {
         // What cannot be removed now is removed by the next command on the branch.
         if !self.finished && sweep::stopped(&self.folder.run(), &self.folder.data(), Some(&self.address)) {
             let address = layout::remove_address(&self.address);
-            let folder = sys::fs::remove_tree(self.folder.path());
+            let folder = layout::remove_tree(self.folder.path());
             drop((address, folder));
         }
     }

@@ -3,7 +3,8 @@
 //! Read in this order: `record` and `layout` (what is on disk), `registry` (names, find, delete), `making` (a branch that does
 //! not exist yet), `sweep` (what dead processes left), `create` with `program`, `datadir`, `conf`, `libraries`, `url` and `source_url`,
 //! `settings` (what a fork's server is told), `space`, `fork`, `lifecycle` (start, stop, url), `capture` (a cluster into a checkpoint)
-//! with `storing` and `facts`, `closing` (leaving a database alone), `materialise` (a checkpoint into a cluster) with `cache`, `drill`; `shared` is what the handles have in common.
+//! with `storing` and `facts`, `closing` (leaving a database alone), `materialise` (a checkpoint into a cluster) with `cache`, `drill`; `shared` is what the handles have in common,
+//! `needs` what the doctor asks.
 //!
 //! Locks, always taken in this order: a branch's own, the registry's (held briefly), a cluster's that is being made.
 
@@ -22,6 +23,7 @@ mod lifecycle;
 mod making;
 mod materialise;
 mod name;
+mod needs;
 mod program;
 mod record;
 mod registry;
@@ -35,8 +37,9 @@ mod url;
 
 pub use capture::{CaptureMode, ClusterCapture};
 pub use create::{CreateOptions, Origin};
-pub use fork::{ForkFrom, ForkOptions, ForkReport};
+pub use fork::{ForkFrom, ForkMode, ForkOptions, ForkReport};
 pub use lifecycle::StartOptions;
 pub use materialise::PreparedCluster;
+pub use needs::needed_versions;
 pub use record::{BranchInfo, BranchRecord, ServerState};
 pub use registry::{Branch, Branches};

@@ -225,7 +225,7 @@ impl Branch {
         drop(registry);
         drop(lock);
         layout::remove_address(&record.address)?;
-        sys::fs::remove_tree(&doomed)?;
+        layout::remove_tree(&doomed)?;
         Ok(warnings)
     }
 

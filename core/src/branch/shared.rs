@@ -19,7 +19,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(600);
 
 /// What forklift's data folder holds beside the store.
-const OF_DATA: &[&str] = &["postgres", "worktrees"];
+const OF_DATA: &[&str] = &["postgres", "pool", "worktrees"];
 
 #[derive(Debug)]
 pub(super) struct Shared {

@@ -13,7 +13,7 @@ const SEGMENTS: u64 = 3;
 /// Fails where a copy of the cluster in `data`, by this method to the same file system, would not fit.
 pub(super) fn for_copy(data: &Path, method: Method) -> Result<()> {
     let files = match method {
-        Method::Reflink => 0,
+        Method::Snapshot | Method::Reflink => 0,
         Method::Copy => layout::bytes_on_disk(data),
     };
     require(data, files + for_wal(data)?)

@@ -69,7 +69,7 @@ pub(super) fn dead_makings(shared: &Shared) -> Result<()> {
 
 /// Two processes may remove the same tree; what is left is removed at the next open.
 fn remove_deleted(doomed: &Path) {
-    let removed = sys::fs::remove_tree(doomed);
+    let removed = layout::remove_tree(doomed);
     drop(removed);
 }
 
@@ -107,7 +107,7 @@ impl Branch {
             let path = self.folder.clusters().join(&name);
             let Some(name) = name.to_str() else { continue };
             if name.starts_with(DELETING) {
-                sys::fs::remove_tree(&path)?;
+                layout::remove_tree(&path)?;
             } else if name.starts_with(MAKING) {
                 self.sweep_cluster(&ClusterFolder(path))?;
             }
@@ -140,7 +140,7 @@ impl Branch {
             layout::remove_address(&address)?;
         }
         drop(lock);
-        sys::fs::remove_tree(cluster.path())
+        layout::remove_tree(cluster.path())
     }
 
     /// A cluster of this branch that a living process is making.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
+use super::zfs;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys;
 
@@ -13,18 +14,71 @@ use crate::sys;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// FICLONE (XFS, btrfs, bcachefs) or clonefile (APFS): shares extents.
+    /// A snapshot of a subvolume of btrfs: the whole tree at one instant.
+    Snapshot,
+    /// FICLONE (XFS, btrfs, bcachefs, ZFS) or clonefile (APFS): shares extents.
     Reflink,
     /// copy_file_range, else read and write.
     Copy,
 }
 
-/// One way to copy a file.
+/// What the time of a copy grows with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cost {
+    /// With nothing: one transaction of the file system, however large the tree is.
+    Constant,
+    /// With the number of files and of their extents.
+    Extents,
+    /// With the bytes.
+    Bytes,
+}
+
+impl Method {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Snapshot => "snapshot",
+            Method::Reflink => "reflink",
+            Method::Copy => "copy",
+        }
+    }
+
+    /// What its time grows with.
+    #[must_use]
+    pub fn cost(self) -> Cost {
+        match self {
+            Method::Snapshot => Cost::Constant,
+            Method::Reflink => Cost::Extents,
+            Method::Copy => Cost::Bytes,
+        }
+    }
+}
+
+/// One way to copy.
 pub trait Backend: Send + Sync {
     /// Which way.
     fn method(&self) -> Method;
-    /// Whether the copy shares its blocks with the source, so that it costs no space.
+    /// Whether the copy shares its blocks with the source, so that it costs no space until one of them is written to.
     fn shares_blocks(&self) -> bool;
+    /// Whether a whole tree is taken at one instant, so that a copy of a tree that is written to is one of its states.
+    fn is_atomic(&self) -> bool {
+        false
+    }
+    /// What its time grows with.
+    fn cost(&self) -> Cost {
+        self.method().cost()
+    }
+    /// Makes the new folder `target` a copy of the tree `source` in one step; `false` where this way or this tree does not
+    /// allow that, and nothing was made.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `NoSpace`, `Io`; nothing is left then.
+    fn clone_whole(&self, source: &Path, target: &Path) -> Result<bool> {
+        let _ = (source, target);
+        Ok(false)
+    }
     /// Copies the whole content of `from` to the empty file `to` (holes stay holes where the way allows it) and gives the
     /// bytes it holds. The paths are for errors. A file that changes meanwhile gives one of its states or a mixture.
     ///
@@ -35,11 +89,17 @@ pub trait Backend: Send + Sync {
 
 /// Shares extents; a single file for which the file system refuses that (a swap file, another mount) is copied.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Reflink;
+pub(super) struct Reflink {
+    /// The file system is ZFS, whose clones of what is not on disk yet were wrong or refused: see `zfs`.
+    pub(super) zfs: bool,
+}
 
 /// Copies bytes, inside the kernel where it can.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Copy;
+pub(super) struct Copy {
+    /// Without copy_file_range, which clones blocks on a ZFS whose clones are not to be trusted.
+    pub(super) by_hand: bool,
+}
 
 impl Backend for Reflink {
     fn method(&self) -> Method {
@@ -51,9 +111,16 @@ impl Backend for Reflink {
     }
 
     fn clone_file(&self, from: &File, from_path: &Path, to: &File, to_path: &Path) -> Result<u64> {
+        let before = if self.zfs { zfs::settle(from, from_path)? } else { 0 };
         match share(from, from_path, to, to_path) {
-            Ok(()) => length(to, to_path),
-            Err(errno) if refused(errno) => Copy.clone_file(from, from_path, to, to_path),
+            Ok(()) => {
+                let cloned = length(to, to_path)?;
+                // One that came out short is no state that the file had, unless it was cut meanwhile: then bytes are as good.
+                if cloned < before { Copy { by_hand: true }.clone_file(from, from_path, to, to_path) } else { Ok(cloned) }
+            }
+            Err(errno) if refused(errno) || (self.zfs && errno == Errno::AGAIN) => {
+                Copy { by_hand: self.zfs }.clone_file(from, from_path, to, to_path)
+            }
             Err(errno) => Err(Error::io("clone to", to_path, errno)),
         }
     }
@@ -74,7 +141,10 @@ impl Backend for Copy {
         let holes =
             if sparse { sys::holes::holes(from, size).map_err(|errno| Error::io("seek in", from_path, errno))? } else { Vec::new() };
         for (offset, length) in sys::holes::data(&holes, size) {
-            copy_piece(from, from_path, to, to_path, offset, length)?;
+            let done = if self.by_hand { 0 } else { copy_in_kernel(from, to, to_path, offset, length)? };
+            if done < length {
+                copy_by_hand(from, from_path, to, to_path, offset + done, length - done)?;
+            }
         }
         // A file that shrank meanwhile, or that ends in a hole, still gets the length it had.
         if length(to, to_path)? != size {
@@ -88,66 +158,9 @@ impl Backend for Copy {
     }
 }
 
-/// The cheapest backend that really works from files below `source` to files below the folder `target`, found by cloning
-/// a probe file made (and removed) in `target`'s file system.
-///
-/// # Errors
-/// `NotFound`, `Permission`, `ReadOnly`, `NoSpace`, `Io` where `target` cannot be written to.
-pub fn choose(source: &Path, target: &Path) -> Result<Box<dyn Backend>> {
-    let device = |path: &Path| {
-        std::fs::metadata(path).map(|data| std::os::unix::fs::MetadataExt::dev(&data)).map_err(|error| Error::io("stat", path, error))
-    };
-    let name = sys::id::sortable()?;
-    let from = Probe::new(target.join(format!(".{name}.probe")))?;
-    let to = Probe::new(target.join(format!(".{name}.clone")))?;
-    // Whole blocks: some file systems inline tiny files and would share nothing.
-    (&from.file).write_all(&[7; 16 << 10]).map_err(|error| Error::io("write", &from.path, error))?;
-    if share(&from.file, &from.path, &to.file, &to.path).is_err() {
-        return Ok(Box::new(Copy));
-    }
-    // The probe spoke for the target's file system; the source has to be on the same one (a btrfs subvolume has its own
-    // device number, so there a file of the source decides).
-    if device(source)? == device(target)? || shares_from(source, target)? { Ok(Box::new(Reflink)) } else { Ok(Box::new(Copy)) }
-}
-
-fn shares_from(source: &Path, target: &Path) -> Result<bool> {
-    let mut folders = vec![source.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let Ok(names) = std::fs::read_dir(&folder) else { continue };
-        for entry in names.flatten() {
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() {
-                folders.push(entry.path());
-            } else if kind.is_file() && entry.metadata().is_ok_and(|data| data.len() > 0) {
-                let Ok(from) = File::open(entry.path()) else { continue };
-                let to = Probe::new(target.join(format!(".{}.clone", sys::id::sortable()?)))?;
-                return Ok(share(&from, &entry.path(), &to.file, &to.path).is_ok());
-            }
-        }
-    }
-    Ok(false)
-}
-
-/// A file that is removed when it is dropped.
-struct Probe {
-    file: File,
-    path: std::path::PathBuf,
-}
-
-impl Probe {
-    fn new(path: std::path::PathBuf) -> Result<Self> {
-        Ok(Self { file: sys::fs::create_new(&path, 0o600)?, path })
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        let _gone = sys::fs::remove_file(&self.path);
-    }
-}
-
+/// Makes `to` share all of `from`.
 #[cfg(target_os = "linux")]
-fn share(from: &File, _from_path: &Path, to: &File, _to_path: &Path) -> Result<(), Errno> {
+pub(super) fn share(from: &File, _from_path: &Path, to: &File, _to_path: &Path) -> Result<(), Errno> {
     loop {
         match rustix::fs::ioctl_ficlone(to, from) {
             Err(Errno::INTR) => {}
@@ -156,16 +169,18 @@ fn share(from: &File, _from_path: &Path, to: &File, _to_path: &Path) -> Result<(
     }
 }
 
+/// Makes `to` share all of `from`.
 #[cfg(target_os = "macos")]
-fn share(from: &File, _from_path: &Path, _to: &File, to_path: &Path) -> Result<(), Errno> {
+pub(super) fn share(from: &File, _from_path: &Path, _to: &File, to_path: &Path) -> Result<(), Errno> {
     // clonefile makes its target, so the empty file gives way to it; the caller's descriptor no longer counts.
     let beside = to_path.with_extension("forklift-clone");
     rustix::fs::fclonefileat(from, rustix::fs::CWD, &beside, rustix::fs::CloneFlags::empty())?;
     rustix::fs::rename(&beside, to_path)
 }
 
+/// There is no way known on this system.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn share(_from: &File, _from_path: &Path, _to: &File, _to_path: &Path) -> Result<(), Errno> {
+pub(super) fn share(_from: &File, _from_path: &Path, _to: &File, _to_path: &Path) -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
@@ -180,11 +195,6 @@ fn refused(errno: Errno) -> bool {
 
 fn length(file: &File, path: &Path) -> Result<u64> {
     Ok(file.metadata().map_err(|source| Error::io("stat", path, source))?.len())
-}
-
-fn copy_piece(from: &File, from_path: &Path, to: &File, to_path: &Path, offset: u64, length: u64) -> Result<()> {
-    let done = copy_in_kernel(from, to, to_path, offset, length)?;
-    if done < length { copy_by_hand(from, from_path, to, to_path, offset + done, length - done) } else { Ok(()) }
 }
 
 /// Gives how much was copied before the kernel refused or the file ended.

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use super::snapshot::{make_folder, remove_tree};
 use super::{Backend, Method};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Control, Unit};
-use crate::sys::fs::remove_tree;
 use crate::sys::parallel;
 use crate::sys::tree::{Kind, Root, Stat, make_fifo, split, stat_at, stat_open};
 
@@ -24,12 +24,15 @@ pub struct TreeOptions<'a> {
     pub skip: Option<&'a (dyn Fn(&Path) -> bool + Sync)>,
     /// A name that vanishes while it is copied is left out instead of failing (files of a running server).
     pub live: bool,
+    /// The copy is to be cloned again: it is made a folder that can be taken whole ([`super::make_folder`]). Files can not be
+    /// renamed into or out of such a folder.
+    pub cloned_again: bool,
 }
 
 /// What was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeReport {
-    /// How.
+    /// How it was really done: a snapshot that was refused is made file by file.
     pub method: Method,
     /// Regular files.
     pub files: u64,
@@ -38,22 +41,49 @@ pub struct TreeReport {
 }
 
 /// Copies the tree `source` into the new folder `target`: modes, owners where allowed, times of files, symlinks as text,
-/// hard links as separate files, named pipes; sockets and devices are left out. Nothing is synced. On failure `target` is
-/// removed again.
+/// hard links as separate files (a snapshot keeps them), named pipes; sockets and devices are left out. Nothing is synced
+/// but a snapshot. On failure `target` is removed again.
 ///
 /// # Errors
 /// `AlreadyExists` where there is a `target`, `NotFound`, `Permission`, `NoSpace`, `Cancelled`, `Io`.
 pub fn copy_tree(backend: &dyn Backend, source: &Path, target: &Path, options: &TreeOptions<'_>, control: &Control) -> Result<TreeReport> {
     let from = Root::open(source)?;
-    rustix::fs::mkdir(target, Mode::RWXU).map_err(|errno| Error::io("create folder", target, errno))?;
-    let copied = Root::open(target).and_then(|to| Copier { backend, from, to, options, control }.run());
-    if let Err(error) = copied {
-        return Err(match remove_tree(target) {
-            Ok(()) => error,
-            Err(left) => error.hint(format!("remove {} by hand: {left}", target.display())),
-        });
+    control.check()?;
+    if options.skip.is_none() && backend.clone_whole(source, target)? {
+        return discard_failed(target, control.check().and_then(|()| count(target, backend.method())));
     }
-    copied
+    if options.cloned_again {
+        make_folder(target, 0o700)?;
+    } else {
+        rustix::fs::mkdir(target, Mode::RWXU).map_err(|errno| Error::io("create folder", target, errno))?;
+    }
+    discard_failed(target, Root::open(target).and_then(|to| Copier { backend, from, to, options, control }.run()))
+}
+
+fn discard_failed(target: &Path, copied: Result<TreeReport>) -> Result<TreeReport> {
+    copied.map_err(|error| match remove_tree(target) {
+        Ok(()) => error,
+        Err(left) => error.hint(format!("remove {} by hand: {left}", target.display())),
+    })
+}
+
+/// What a tree that was taken whole holds.
+fn count(folder: &Path, method: Method) -> Result<TreeReport> {
+    let mut report = TreeReport { method, files: 0, bytes: 0 };
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(|source| Error::io("list", &folder, source))? {
+            let entry = entry.map_err(|source| Error::io("list", &folder, source))?;
+            let metadata = entry.metadata().map_err(|source| Error::io("examine", &entry.path(), source))?;
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else if metadata.is_file() {
+                report.files += 1;
+                report.bytes += metadata.len();
+            }
+        }
+    }
+    Ok(report)
 }
 
 struct Copier<'a> {
@@ -84,7 +114,7 @@ impl Copier<'_> {
             }
             Ok::<_, Error>(())
         })?;
-        let report = TreeReport { method: self.backend.method(), files: done.into_inner(), bytes: bytes.into_inner() };
+        let report = TreeReport { method: by_file(self.backend.method()), files: done.into_inner(), bytes: bytes.into_inner() };
         self.control.report("copy", report.bytes, report.bytes, Unit::Bytes);
         // Children first, so that a folder that may not be written to gets its mode when nothing more goes into it.
         for (path, stat) in folders.iter().rev() {
@@ -190,6 +220,11 @@ impl Copier<'_> {
     fn failed(&self, action: &str, path: &[u8], errno: Errno) -> Error {
         Error::io(action, &self.from.full(path), errno)
     }
+}
+
+/// A snapshot copies single files by reflink.
+fn by_file(method: Method) -> Method {
+    if method == Method::Snapshot { Method::Reflink } else { method }
 }
 
 fn owner(stat: &Stat) -> (rustix::fs::Uid, rustix::fs::Gid) {

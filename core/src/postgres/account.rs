@@ -208,7 +208,9 @@ impl RunAs {
         }
     }
 
-    fn describe(&self) -> String {
+    /// Who that is, for messages.
+    #[must_use]
+    pub fn describe(&self) -> String {
         match self {
             Self::Caller => format!("uid {}", self.uid()),
             Self::UserNamespace { uid, .. } => format!("root in a user namespace (as uid {uid}, without root's privileges)"),

@@ -41,6 +41,15 @@ pub enum UrlForm {
 }
 
 impl Address {
+    /// Longest name of a socket that the system takes, in bytes.
+    pub const LONGEST_PATH: usize = SOCKET_PATH;
+
+    /// Bytes of the longer one of its sockets' names.
+    #[must_use]
+    pub fn longest_path(&self) -> usize {
+        self.private_socket().as_os_str().len().max(self.public_socket().as_os_str().len())
+    }
+
     /// A new address for `id` below `preferred` where the socket path stays within 107 bytes (103 on macOS), else below
     /// `/tmp/forklift-<uid>`; `tcp` also picks a free port outside the ephemeral range. Makes nothing.
     ///

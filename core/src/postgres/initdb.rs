@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{Installation, RunAs, program};
+use crate::clone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys::{fs, locale};
@@ -58,6 +59,9 @@ pub fn initdb(installation: &Installation, run_as: &RunAs, data: &Path, options:
 }
 
 fn make(installation: &Installation, run_as: &RunAs, data: &Path, arguments: &[String], control: &Control) -> Result<()> {
+    if !data.exists() && data.parent().is_some_and(Path::is_dir) {
+        clone::make_folder(data, 0o700)?;
+    }
     run_as.make_folder(data)?;
     let mut command: Command = run_as.command(installation, "initdb")?;
     command.arg("--pgdata").arg(data).args(arguments);
@@ -79,7 +83,7 @@ fn failure(data: &Path, tail: &str) -> Error {
 
 fn undo(data: &Path, existed: bool) -> Result<()> {
     if !existed {
-        return fs::remove_tree(data);
+        return clone::remove_tree(data);
     }
     for name in fs::names(data)? {
         let path = data.join(name);

@@ -9,6 +9,7 @@ use super::layout::walk;
 use super::prepared::prepared_transactions;
 use super::wal::needed_segments;
 use super::{ControlFile, CopyReport, Sink, SourceFile, mark_stopped};
+use crate::clone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::sys::fs;
@@ -52,6 +53,46 @@ pub fn copy_stopped(data: &Path, sink: &mut dyn Sink, control: &Control) -> Resu
         prepared,
         parts_ms: vec![("files".to_owned(), files_ms), ("wal".to_owned(), wal_ms)],
     })
+}
+
+/// The same by one snapshot into the new folder `target`: what the copy leaves out is in it, and no server minds it. `None` where
+/// that is not possible: `data` is no subvolume, or a part of the cluster lies elsewhere.
+///
+/// # Errors
+/// As [`copy_stopped`]; nothing is left then.
+pub fn snapshot_stopped(data: &Path, target: &Path, control: &Control) -> Result<Option<CopyReport>> {
+    let (facts, bytes) = check_stopped(data)?;
+    let mark = mark_stopped(data)?;
+    let prepared = prepared_transactions(data, facts.catalog_version)?;
+    control.check()?;
+    let start = Instant::now();
+    if !snapshot(data, target)? {
+        return Ok(None);
+    }
+    let files_ms = elapsed_ms(start);
+    let unchanged = check_stopped(data).and_then(|(_, bytes_now)| {
+        if bytes_now == bytes { control.check() } else { Err(not_stopped(data, "was started and stopped while it was copied")) }
+    });
+    if let Err(error) = unchanged {
+        return Err(match clone::remove_tree(target) {
+            Ok(()) => error,
+            Err(left) => error.hint(format!("remove {} by hand: {left}", target.display())),
+        });
+    }
+    let parts_ms = vec![("files".to_owned(), files_ms)];
+    Ok(Some(CopyReport { mode: "stopped".to_owned(), mark, sequences: Vec::new(), unlogged: Vec::new(), prepared, parts_ms }))
+}
+
+/// Takes a whole data folder; `false` where that is not possible.
+pub(super) fn snapshot(data: &Path, target: &Path) -> Result<bool> {
+    let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+    let tablespaces = data.join("pg_tblspc");
+    let outside = fs::names(&tablespaces)?.iter().any(|name| is_link(&tablespaces.join(name)));
+    if outside || is_link(&data.join("pg_wal")) {
+        return Ok(false);
+    }
+    let backend = clone::choose_for_tree(data, target.parent().unwrap_or(target))?;
+    if backend.is_atomic() { backend.clone_whole(data, target) } else { Ok(false) }
 }
 
 fn check_stopped(data: &Path) -> Result<(ControlFile, Vec<u8>)> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sink::{STEP, check_path, open_source};
 use super::{Sink, SourceFile};
-use crate::clone::{Backend, Method, choose};
+use crate::clone::{Backend, Method, choose, make_folder, remove_tree};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
 use crate::sys::{fs, parallel};
@@ -21,17 +21,16 @@ pub struct TreeSink {
 }
 
 impl TreeSink {
-    /// Into `target`, which is made. `source` is the data folder that will be copied (to probe for reflink).
+    /// Into `target`, which is made, as a subvolume on btrfs, so that it can be cloned whole. `source` is the data folder that will be copied (to probe for reflink).
     ///
     /// # Errors
     /// `AlreadyExists` where `target` is there, `NotFound` where its parent is not, `NoSpace`, `Permission`, `Io`.
     pub fn new(source: &Path, target: &Path) -> Result<Self> {
-        use std::os::unix::fs::DirBuilderExt;
-        std::fs::DirBuilder::new().mode(0o700).create(target).map_err(|error| Error::io("create folder", target, error))?;
+        make_folder(target, 0o700)?;
         match choose(source, target) {
             Ok(backend) => Ok(Self { target: target.to_owned(), backend, copied: AtomicU64::new(0) }),
             Err(error) => {
-                drop(std::fs::remove_dir(target));
+                drop(remove_tree(target));
                 Err(error)
             }
         }

@@ -19,6 +19,10 @@ pub struct Extent {
 
 /// The extent is the last of the file.
 pub const LAST: u32 = 0x1;
+/// No place was chosen yet.
+pub const DELALLOC: u32 = 0x4;
+/// The content lies among metadata.
+pub const INLINE: u32 = 0x200;
 /// Space that was reserved and never written: it reads as zeros.
 pub const UNWRITTEN: u32 = 0x800;
 /// Several extents of the file system in one.

@@ -63,6 +63,23 @@ impl Switch {
         }
     }
 
+    /// Tries the change in a child, and then a network namespace of its own.
+    ///
+    /// # Errors
+    /// Why the kernel refuses either.
+    pub fn attempt_with_network(&self) -> Result<()> {
+        let unshare = || {
+            self.make()?;
+            // SAFETY: the caller is a fresh child with one thread.
+            check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
+        };
+        match spawn::ask_child(|| errno_of(unshare()))? {
+            Some(0) => Ok(()),
+            Some(errno) => Err(Error::from_raw_os_error(errno)),
+            None => Err(Error::other("the child that tried it was killed")),
+        }
+    }
+
     /// The index of the first path that cannot be accessed so (`libc::X_OK` and its like) after the change.
     ///
     /// # Errors

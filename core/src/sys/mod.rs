@@ -1,14 +1,17 @@
 //! Platform code: file system calls that name their path when they fail, locks, processes, namespaces.
 
+pub mod btrfs;
 pub mod extents;
 pub mod fs;
 pub mod holes;
 pub mod id;
 pub mod identity;
+pub mod kernel;
 pub mod lease;
 pub mod library;
 pub mod locale;
 pub mod lock;
+pub mod mounts;
 pub mod parallel;
 pub mod ports;
 pub mod process;

@@ -95,9 +95,23 @@ pub(crate) struct Create {
     /// A setting of the server; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub(crate) settings: Vec<(String, String)>,
+    /// How to copy a running --from; a stopped one is copied as it is
+    #[arg(long, value_enum, default_value_t = ForkMode::Auto, requires = "from", conflicts_with = "at")]
+    pub(crate) mode: ForkMode,
     /// Keep slots, subscriptions, archiving and standbys as the source has them
     #[arg(long)]
     pub(crate) keep_replication: bool,
+}
+
+/// How to copy a running source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ForkMode {
+    /// The way that suits it; online
+    Auto,
+    /// Through Postgres's backup interface: on every file system
+    Online,
+    /// By one snapshot, then a recovery as after a crash: on btrfs
+    Atomic,
 }
 
 /// `branch url`.

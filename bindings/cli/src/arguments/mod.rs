@@ -2,6 +2,7 @@
 
 mod branch;
 mod hook;
+mod pool;
 mod postgres;
 mod project;
 mod store;
@@ -11,8 +12,9 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-pub(crate) use branch::{BranchCommand, Create, ShortCommand, UrlArguments, UrlForm};
+pub(crate) use branch::{BranchCommand, Create, ForkMode, ShortCommand, UrlArguments, UrlForm};
 pub(crate) use hook::{HookCommand, HookSettings, HostName};
+pub(crate) use pool::{PoolCommand, PoolPath, PoolSystem};
 pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
 pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};
@@ -22,7 +24,7 @@ pub(crate) use turn::{Blame, Edited, Log, Replay, Show, TurnBegin, TurnCommand, 
 ///
 /// Results go to standard output; progress, warnings and hints to standard error.
 ///
-/// Exit codes: 0 done, 1 a store is damaged, 2 usage, 3 failure, 4 busy or locked, 5 refused because of an edit, 130 interrupted.
+/// Exit codes: 0 done, 1 no (a store is damaged, the doctor found something lacking, a pool is not mounted), 2 usage, 3 failure, 4 busy or locked, 5 refused because of an edit, 130 interrupted.
 /// `project run` passes on the exit code of its command.
 #[derive(Debug, Parser)]
 #[command(name = "forklift", version, arg_required_else_help = true)]
@@ -72,6 +74,14 @@ pub(crate) enum Command {
     /// What agent hosts call: their events open and close turns
     #[command(subcommand)]
     Hook(HookCommand),
+    /// A file system that shares blocks, in one file: create, status, grow, remove
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Try everything that a store needs on this machine, and say what was found; changes nothing
+    ///
+    /// Clones, locks and the like are tried in the store's folder, or in its nearest parent that is there. Exit code 1 where this
+    /// machine cannot run what the store needs.
+    Doctor,
     #[command(flatten)]
     Short(ShortCommand),
 }

@@ -4,7 +4,7 @@ use forklift::branch::{BranchInfo, Branches, CreateOptions, ForkFrom, ForkOption
 use serde::Serialize;
 
 use super::checkpoint;
-use crate::arguments::Create;
+use crate::arguments::{Create, ForkMode};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -31,7 +31,16 @@ pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Crea
     };
     let created = match source {
         Some(source) => {
-            let options = ForkOptions { tcp: arguments.tcp, keep_replication: arguments.keep_replication, settings: arguments.settings };
+            let options = ForkOptions {
+                mode: match arguments.mode {
+                    ForkMode::Auto => forklift::branch::ForkMode::Auto,
+                    ForkMode::Online => forklift::branch::ForkMode::Online,
+                    ForkMode::Atomic => forklift::branch::ForkMode::Atomic,
+                },
+                tcp: arguments.tcp,
+                keep_replication: arguments.keep_replication,
+                settings: arguments.settings,
+            };
             let (branch, report) = branches.fork(&name, &source, &options, &context.control())?;
             Created { info: branch.info()?, warnings: branch.warnings().to_vec(), fork: Some(report) }
         }

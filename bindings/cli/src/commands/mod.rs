@@ -3,7 +3,9 @@
 mod branch;
 mod checkpoint;
 mod create;
+mod doctor;
 mod history;
+mod pool;
 mod postgres;
 mod project;
 mod restore;
@@ -25,6 +27,8 @@ pub(crate) fn run(context: &Context, output: &mut Output<'_>, stdin: &mut dyn Re
         Command::Branch(command) => branch::run(context, output, command),
         Command::Short(command) => branch::run(context, output, command.into()),
         Command::Postgres(command) => postgres::run(context, output, command),
+        Command::Pool(command) => pool::run(context, output, command),
+        Command::Doctor => doctor::run(context, output),
         Command::Store(command) => store::run(context, output, command),
         Command::Hook(command) => hook::run(context, output, stdin, command),
     }

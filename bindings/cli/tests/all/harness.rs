@@ -176,7 +176,7 @@ pub(crate) fn read(path: &Path) -> String {
 }
 
 /// The keeper program of this build; made where only this crate was built.
-fn keeper() -> PathBuf {
+pub(crate) fn keeper() -> PathBuf {
     static KEEPER: OnceLock<PathBuf> = OnceLock::new();
     KEEPER
         .get_or_init(|| {

@@ -12,6 +12,7 @@ mod branch;
 mod harness;
 mod help;
 mod hook;
+mod machine;
 mod process;
 mod project;
 mod readme;

@@ -1,12 +1,15 @@
 //! Copying a running cluster without stopping it.
 //!
 //! Read in this order: this file (the steps), `session` (what our two sessions hold), `listing` (which files), `wal` and
-//! `spool` (the WAL that makes the copy whole).
+//! `spool` (the WAL that makes the copy whole), `atomic` (by one snapshot instead).
 
+mod atomic;
 mod listing;
 mod session;
 mod spool;
 mod wal;
+
+pub use atomic::copy_atomic;
 
 use std::path::Path;
 use std::time::Instant;

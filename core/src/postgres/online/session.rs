@@ -99,7 +99,7 @@ fn ended(error: Error) -> Error {
 }
 
 /// A tablespace made while the copy runs would tie the copy to the folder of the source. No reader of pg_tablespace waits.
-fn lock_tablespaces(server: &Server, control: &Control) -> Result<Sql> {
+pub(super) fn lock_tablespaces(server: &Server, control: &Control) -> Result<Sql> {
     let mut lock = databases::maintenance(server)?;
     lock.run("SET lock_timeout = '1s'")?;
     for attempt in 1.. {
@@ -140,8 +140,21 @@ fn start_backup(work: &mut Sql, lock: &mut Sql, version: u32, control: &Control)
     let call = if version >= 150_000 { "pg_backup_start('forklift', true)" } else { "pg_start_backup('forklift', true, false)" };
     let query =
         format!("SELECT lsn, pg_walfile_name(lsn), (SELECT setting FROM pg_settings WHERE name = 'wal_segment_size') FROM {call} AS lsn");
+    let rows = rows_beside(work, lock, &pid, &query, control)?;
+    let row = rows.first().map(Vec::as_slice).unwrap_or_default();
+    Position::new(wal::parse_lsn(column(row, 0)?)?, column(row, 1)?, databases::number(row, 2)?)
+}
+
+/// Runs a checkpoint, which can take long.
+pub(super) fn checkpoint(work: &mut Sql, lock: &mut Sql, control: &Control) -> Result<()> {
+    let pid = work.value("SELECT pg_backend_pid()")?;
+    rows_beside(work, lock, &pid, "CHECKPOINT", control).map(drop)
+}
+
+/// A statement of `work`, whose backend is `pid`, waited for beside the cancel token and cancelled through the session `lock`.
+fn rows_beside(work: &mut Sql, lock: &mut Sql, pid: &str, query: &str, control: &Control) -> Result<Vec<Vec<Option<String>>>> {
     let rows = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| work.rows(&query));
+        let waiting = scope.spawn(|| work.rows(query));
         let mut cancelled = false;
         while !waiting.is_finished() {
             if !cancelled && control.check().is_err() {
@@ -151,10 +164,8 @@ fn start_backup(work: &mut Sql, lock: &mut Sql, version: u32, control: &Control)
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        waiting.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the thread that started the backup panicked")))
+        waiting.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Internal, "the thread that waited for a statement panicked")))
     });
     control.check()?;
-    let rows = rows?;
-    let row = rows.first().map(Vec::as_slice).unwrap_or_default();
-    Position::new(wal::parse_lsn(column(row, 0)?)?, column(row, 1)?, databases::number(row, 2)?)
+    rows
 }

@@ -11,6 +11,7 @@ mod login;
 mod outside;
 mod reflink;
 mod registry;
+mod snapshot;
 
 use std::path::Path;
 use std::process::Command;
