@@ -11,7 +11,7 @@ use super::program::Listener;
 use super::shared::{Shared, invalid};
 use super::{Branch, datadir, name, program, url};
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, Credentials, InitOptions, Installation, Role, Server, Sql, UrlForm};
+use crate::postgres::{self, Credentials, InitOptions, Installation, Role, SafeMode, Server, Sql, UrlForm};
 use crate::progress::Control;
 
 /// What a new branch holds.
@@ -114,6 +114,7 @@ pub(super) fn plan<'a>(name: &'a str, origin: &str, installation: &'a Installati
         installation,
         fork: false,
         keep_replication: false,
+        safe: SafeMode::Off,
         tcp: options.tcp,
         settings: &options.settings,
     }

@@ -12,10 +12,12 @@ use super::layout::{self, ClusterRecord};
 use super::making::{Making, Plan};
 use super::registry::records;
 use super::shared::Shared;
-use super::{Branch, cache, materialise, name, settings, space};
+use super::{Branch, BranchRecord, cache, materialise, name, settings, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, ClusterFacts, ControlFile, Credentials, Installation, SequenceState, ServerStatus, TreeSink};
+use crate::postgres::{
+    self, ClusterFacts, ControlFile, Credentials, Installation, SafeMode, SafeReport, SequenceState, ServerStatus, TreeSink,
+};
 use crate::progress::Control;
 use crate::store::Ref;
 use crate::sys::lock::Mode;
@@ -36,6 +38,8 @@ pub struct ForkOptions {
     pub tcp: bool,
     /// Keep slots, subscriptions, archiving and standbys as the source has them.
     pub keep_replication: bool,
+    /// Keep its server from reaching outside, now and at every later start; as its parent where not said.
+    pub safe: Option<SafeMode>,
     /// `name=value` settings of its own.
     pub settings: Vec<(String, String)>,
 }
@@ -58,6 +62,8 @@ pub struct ForkReport {
     pub prepared: Vec<String>,
     /// What was switched off in it.
     pub switched_off: Vec<String>,
+    /// Of a safe fork: which layers keep its server from reaching outside, and what they leave open.
+    pub safe: Option<SafeReport>,
     /// Anything else worth knowing.
     pub warnings: Vec<String>,
 }
@@ -72,6 +78,7 @@ pub(super) fn fork(
 ) -> Result<(Branch, ForkReport)> {
     let off = if options.keep_replication { Vec::new() } else { settings::off_in_forks() };
     name::check_settings(name, &options.settings, &off)?;
+    let options = &ForkOptions { safe: options.safe.or(source.map(|source| source.record.safe)), ..options.clone() };
     let begin = Instant::now();
     let (branch, mut report) = match (from, source) {
         (_, Some(source)) => of_branch(shared, name, source, options, control)?,
@@ -89,9 +96,22 @@ fn plan<'a>(name: &'a str, origin: String, parent: Option<String>, installation:
         installation,
         fork: true,
         keep_replication: options.keep_replication,
+        safe: options.safe.unwrap_or_default(),
         tcp: options.tcp,
         settings: &options.settings,
     }
+}
+
+/// What keeps the new fork's server from reaching outside, refused before anything is made; `None` for one that is not safe.
+fn contained(shared: &Shared, name: &str, options: &ForkOptions) -> Result<Option<SafeReport>> {
+    let mode = options.safe.unwrap_or_default();
+    if mode == SafeMode::Off {
+        return Ok(None);
+    }
+    settings::check_safe(name, &options.settings)?;
+    let layers = shared.layers()?;
+    layers.decide(mode)?;
+    Ok(Some(layers.clone()))
 }
 
 fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOptions, control: &Control) -> Result<(Branch, ForkReport)> {
@@ -110,9 +130,13 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
     }
     let installation = shared.installation(&source.record.postgres, source.record.version)?;
     let origin = format!("branch:{}", source.record.id);
+    let contained = contained(shared, name, options)?;
     let making = Making::begin(shared, &plan(name, origin.clone(), Some(source.record.id.clone()), &installation, options), control)?;
     let (from, data) = (source.data()?, making.cluster_folder().data());
-    let switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&from, server.as_ref())? };
+    let mut switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&from, server.as_ref())? };
+    if contained.is_some() {
+        switched_off.extend(settings::workers(&from, server.as_ref())?);
+    }
     let known: Option<ClusterRecord> = layout::load_optional(&source.folder.cluster(&source.read_current()?).record())?;
     let of_source = source.credentials()?;
     let mut sink = TreeSink::new(&from, &data)?;
@@ -134,6 +158,7 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
         unlogged: copy.unlogged,
         prepared: copy.prepared,
         switched_off,
+        safe: contained,
         ..ForkReport::default()
     };
     let facts = known.and_then(|known| known.facts);
@@ -156,14 +181,20 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
     })?;
     let captured = CapturedCluster::of(half)?;
     let (installation, parent) = place_of(shared, &reference, &captured)?;
+    let of_parent = parent.as_ref().map(|parent| parent.safe);
+    let options = &ForkOptions { safe: options.safe.or(of_parent), ..options.clone() };
+    let contained = contained(shared, name, options)?;
     let begin = Instant::now();
     let reader = shared.store.reader(control)?;
     let origin = format!("checkpoint:{id}");
-    let making = Making::begin(shared, &plan(name, origin.clone(), parent, &installation, options), control)?;
+    let making = Making::begin(shared, &plan(name, origin.clone(), parent.map(|parent| parent.id), &installation, options), control)?;
     let data = making.cluster_folder().data();
     let filled = materialise::fill(shared, &reader, id, half, &captured, &installation, &data, options.keep_replication, control)?;
     drop(reader);
-    let switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&data, None)? };
+    let mut switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&data, None)? };
+    if contained.is_some() {
+        switched_off.extend(settings::workers(&data, None)?);
+    }
     let of_source = credentials(&captured.superuser, &captured.user, &captured.database)?;
     let (mode, how) = if filled.from_cache { ("cache", Method::Reflink) } else { ("checkpoint", Method::Copy) };
     let mut report = ForkReport {
@@ -173,6 +204,7 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
         unlogged: captured.report.unlogged.clone(),
         prepared: captured.report.prepared.clone(),
         switched_off,
+        safe: contained,
         warnings: filled.warnings,
         ..ForkReport::default()
     };
@@ -183,11 +215,11 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
 }
 
 /// The programs for a checkpoint's cluster, and the branch it was taken of where that still exists.
-fn place_of(shared: &Shared, reference: &Ref, captured: &CapturedCluster) -> Result<(Installation, Option<String>)> {
+fn place_of(shared: &Shared, reference: &Ref, captured: &CapturedCluster) -> Result<(Installation, Option<BranchRecord>)> {
     let of = reference.branch.as_deref().unwrap_or(&captured.branch);
     let origin = records(shared)?.into_iter().find(|record| record.id == of && record.version.major == captured.facts.version.major);
     match origin {
-        Some(record) => Ok((shared.installation(&record.postgres, record.version)?, Some(record.id))),
+        Some(record) => Ok((shared.installation(&record.postgres, record.version)?, Some(record))),
         None => Ok((postgres::choose(&shared.environment, Some(captured.facts.version.major))?, None)),
     }
 }

@@ -8,7 +8,7 @@ use super::registry::{lock_registry, making_records, records};
 use super::shared::{LOCK_PATIENCE, PATIENCE, Place, Shared};
 use super::{Branch, BranchRecord, sweep};
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, Address, Credentials, Installation, Server, StopMode};
+use crate::postgres::{self, Address, Credentials, Installation, SafeMode, Server, StopMode};
 use crate::progress::Control;
 use crate::sys;
 use crate::sys::fs::Syncs;
@@ -22,6 +22,7 @@ pub(super) struct Plan<'a> {
     pub(super) installation: &'a Installation,
     pub(super) fork: bool,
     pub(super) keep_replication: bool,
+    pub(super) safe: SafeMode,
     pub(super) tcp: bool,
     pub(super) settings: &'a [(String, String)],
 }
@@ -76,6 +77,7 @@ impl Making {
             version: plan.installation.version,
             fork: plan.fork,
             keep_replication: plan.keep_replication,
+            safe: plan.safe,
             settings: plan.settings.to_vec(),
             project: None,
             id: id.clone(),

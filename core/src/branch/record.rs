@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::postgres::{Address, Version};
+use crate::postgres::{Address, SafeMode, Version};
 
 /// `branches/<id>/branch.json`, outside the branchable data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,9 @@ pub struct BranchRecord {
     pub fork: bool,
     /// Replication was kept on request.
     pub keep_replication: bool,
+    /// Its server is kept from reaching outside, at every start.
+    #[serde(default)]
+    pub safe: SafeMode,
     /// `name=value` settings of its own.
     pub settings: Vec<(String, String)>,
     /// The project it belongs to, by id.
@@ -83,6 +86,8 @@ pub struct BranchInfo {
     pub data: PathBuf,
     /// Bytes of the branch's folder on disk (apparent blocks, shared ones counted).
     pub bytes: u64,
+    /// Whether its server is kept from reaching outside: `off`, `strict`, `best-effort`.
+    pub safe: SafeMode,
     /// The project it belongs to.
     pub project: Option<String>,
     /// A restore is pending: it cannot be started before `project recover`.

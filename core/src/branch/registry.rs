@@ -188,6 +188,7 @@ impl Branch {
             name: record.name,
             id: record.id,
             origin: record.origin,
+            safe: record.safe,
             project: record.project,
         })
     }

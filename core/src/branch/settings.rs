@@ -6,7 +6,7 @@ use super::BranchRecord;
 use super::conf::{self, Settings};
 use super::shared::invalid;
 use crate::error::Result;
-use crate::postgres::{self, ControlFile, Installation, Server, Sql};
+use crate::postgres::{self, ControlFile, Installation, SafeMode, Server, Sql};
 
 /// What reaches out of a fork, or waits for somebody outside: emptied on its command line for its life.
 const REACHING_OUT: &[(&str, &str, u32)] = &[
@@ -22,12 +22,40 @@ const REACHING_OUT: &[(&str, &str, u32)] = &[
     ("max_logical_replication_workers", "0", 13),
 ];
 
+/// What a safe fork is told beside that: no extension's own process is started, and nothing that needs what is refused to it.
+const SAFE: &[(&str, &str, u32)] = &[
+    ("max_worker_processes", "0", 13),
+    // Shared files of the machine are not its own.
+    ("dynamic_shared_memory_type", "mmap", 13),
+    ("io_method", "worker", 18),
+];
+
 /// Places outside that a copied configuration may name.
 const OUTSIDE: &[(&str, &str)] = &[("ssl", "off"), ("external_pid_file", ""), ("logging_collector", "off"), ("log_destination", "stderr")];
 
 /// Names of what stays off in a fork, which its own settings may not switch on.
 pub(super) fn off_in_forks() -> Vec<&'static str> {
     REACHING_OUT.iter().map(|(name, ..)| *name).collect()
+}
+
+/// Refuses settings that would undo what keeps a safe fork from reaching outside.
+pub(super) fn check_safe(branch: &str, settings: &[(String, String)]) -> Result<()> {
+    match settings.iter().find(|(own, _)| SAFE.iter().any(|(name, ..)| own.eq_ignore_ascii_case(name))) {
+        None => Ok(()),
+        Some((own, _)) => Err(invalid(format!("branch {branch}: {own} is set by forklift itself in a safe fork"))
+            .with("branch", branch)
+            .hint(format!("leave {own} out, or fork without --safe"))),
+    }
+}
+
+/// Libraries of the source whose own processes a safe fork does not start.
+pub(super) fn workers(data: &Path, server: Option<&Server>) -> Result<Vec<String>> {
+    let libraries = match server {
+        Some(server) => super::facts::session(server)?.value("select current_setting('shared_preload_libraries')")?,
+        None => conf::of_data(data)?.get("shared_preload_libraries").cloned().unwrap_or_default(),
+    };
+    let names = libraries.split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty());
+    Ok(names.map(|name| format!("background workers of {name}")).collect())
 }
 
 /// `name=value` pairs for a start, the branch's own last.
@@ -55,7 +83,17 @@ pub(super) fn command_line(record: &BranchRecord, data: &Path, installation: &In
             }
         }
         let configured = conf::of_data(data)?;
+        let safe = record.safe != SafeMode::Off;
+        if safe {
+            for (name, value, _) in SAFE.iter().filter(|(.., since)| major >= *since) {
+                set(name, value);
+            }
+        }
         for (name, needed) in minimums(&ControlFile::read(data)?) {
+            // Only a standby needs as many as its source.
+            if safe && name == "max_worker_processes" {
+                continue;
+            }
             let own = own_value(record, name);
             let given = own.clone().or_else(|| configured.get(name).cloned()).and_then(|value| value.parse::<u32>().ok());
             match given {

@@ -1,7 +1,7 @@
 //! Unmodified Postgres 13 to 18: installations, clusters, servers, and copies of both stopped and running ones.
 //!
 //! Read in this order: `installation`, `find`, `bundled`, `control_file`, `cluster` (what a cluster needs), `initdb`,
-//! `account` (as whom servers run), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
+//! `account` (as whom servers run), `contain` (how a fork is kept from reaching outside), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
 //! `tree_sink` and `store_sink`, `wal`, `stopped`, `databases`, `online`, `prepare`, `sequences`, `mark`.
 
 mod account;
@@ -9,6 +9,7 @@ mod address;
 mod bundled;
 mod cluster;
 mod cluster_cache;
+mod contain;
 mod control_file;
 mod crc32c;
 mod databases;
@@ -43,6 +44,7 @@ pub use address::{Address, UrlForm};
 pub use bundled::install as install_bundled;
 pub use cluster::{ClusterFacts, DatabaseLocale};
 pub use cluster_cache::ClusterCache;
+pub use contain::{Containment, Layer, SafeMode, SafeReport, layers};
 pub use control_file::{ClusterState, ControlFile};
 pub use find::{choose, find};
 pub use initdb::{InitOptions, initdb};

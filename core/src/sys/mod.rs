@@ -1,5 +1,7 @@
 //! Platform code: file system calls that name their path when they fail, locks, processes, namespaces.
 
+#[cfg(feature = "postgres")]
+pub mod cage;
 pub mod fs;
 pub mod holes;
 pub mod id;

@@ -148,6 +148,7 @@ pub(crate) fn spec_at(root: &Path) -> ServerSpec {
         credentials: Credentials::load(&root.join("credentials.json")).unwrap(),
         set_passwords: true,
         settings: vec![("fsync".to_owned(), "off".to_owned()), ("shared_buffers".to_owned(), "4MB".to_owned())],
+        contain: None,
         bound_to_owner: false,
         patience: PATIENCE,
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 /// What can be done with branches.
 #[derive(Debug, Subcommand)]
@@ -62,6 +62,7 @@ pub(crate) struct Named {
 
 /// `branch create`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("source").args(["from", "at"]).multiple(true)))]
 pub(crate) struct Create {
     /// Name of the new branch: letters, digits, `.`, `_`, `-`
     pub(crate) name: String,
@@ -98,6 +99,21 @@ pub(crate) struct Create {
     /// Keep slots, subscriptions, archiving and standbys as the source has them
     #[arg(long)]
     pub(crate) keep_replication: bool,
+    /// Keep the fork's server, and what its SQL starts, from reaching outside, now and at every later start
+    #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "strict",
+        requires = "source")]
+    pub(crate) safe: Option<Safe>,
+}
+
+/// What keeps a fork from reaching outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Safe {
+    /// Both the system call filter and Landlock; refused where the machine lacks one
+    Strict,
+    /// What the machine has, which may be nothing
+    BestEffort,
+    /// Nothing, also where the source is a safe fork itself
+    Off,
 }
 
 /// `branch url`.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-pub(crate) use branch::{BranchCommand, Create, ShortCommand, UrlArguments, UrlForm};
+pub(crate) use branch::{BranchCommand, Create, Safe, ShortCommand, UrlArguments, UrlForm};
 pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
 pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};

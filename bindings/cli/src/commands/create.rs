@@ -1,10 +1,11 @@
 //! `branch create`: from nothing, a command, another cluster, or as a fork.
 
 use forklift::branch::{BranchInfo, Branches, CreateOptions, ForkFrom, ForkOptions, ForkReport, Origin};
+use forklift::postgres::{SafeMode, SafeReport};
 use serde::Serialize;
 
 use super::checkpoint;
-use crate::arguments::Create;
+use crate::arguments::{Create, Safe};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -31,7 +32,12 @@ pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Crea
     };
     let created = match source {
         Some(source) => {
-            let options = ForkOptions { tcp: arguments.tcp, keep_replication: arguments.keep_replication, settings: arguments.settings };
+            let options = ForkOptions {
+                tcp: arguments.tcp,
+                keep_replication: arguments.keep_replication,
+                safe: arguments.safe.map(safe_mode),
+                settings: arguments.settings,
+            };
             let (branch, report) = branches.fork(&name, &source, &options, &context.control())?;
             Created { info: branch.info()?, warnings: branch.warnings().to_vec(), fork: Some(report) }
         }
@@ -58,6 +64,14 @@ pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Crea
     }
     output.hint(format!("`forklift branch start {name}` starts it, `forklift branch url {name}` prints its URL"));
     Ok(())
+}
+
+fn safe_mode(safe: Safe) -> SafeMode {
+    match safe {
+        Safe::Strict => SafeMode::Strict,
+        Safe::BestEffort => SafeMode::BestEffort,
+        Safe::Off => SafeMode::Off,
+    }
 }
 
 fn origin(context: &Context, arguments: Create) -> (Origin, CreateOptions) {
@@ -98,6 +112,20 @@ fn notes(fork: &ForkReport) -> Vec<String> {
     ]
     .into_iter()
     .flatten()
+    .chain(fork.safe.iter().flat_map(contained))
     .chain(fork.warnings.iter().cloned())
     .collect()
+}
+
+/// What keeps a safe fork from reaching outside, and what does not.
+fn contained(safe: &SafeReport) -> Vec<String> {
+    let names = |holds: bool| {
+        let of = safe.layers.iter().filter(|layer| layer.holds == holds);
+        of.map(|layer| format!("{} ({})", layer.name, layer.detail)).collect::<Vec<_>>().join(", ")
+    };
+    [("safe mode: kept inside by", names(true)), ("safe mode: not there", names(false)), ("safe mode: left open", safe.open.join("; "))]
+        .into_iter()
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(what, text)| format!("{what}: {text}"))
+        .collect()
 }

@@ -9,6 +9,7 @@ mod hostile_source;
 mod login;
 mod outside;
 mod registry;
+mod safe;
 
 use std::path::Path;
 use std::process::Command;
