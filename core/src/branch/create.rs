@@ -115,6 +115,7 @@ pub(super) fn plan<'a>(name: &'a str, origin: &str, installation: &'a Installati
         fork: false,
         keep_replication: false,
         safe: SafeMode::Off,
+        disjoint: false,
         tcp: options.tcp,
         settings: &options.settings,
     }

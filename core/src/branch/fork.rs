@@ -1,5 +1,6 @@
 //! Forking: a new branch with the state of another branch or of a checkpoint.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,6 +9,7 @@ use serde::Serialize;
 use super::capture::elapsed_ms;
 use super::create::credentials;
 use super::facts::CapturedCluster;
+use super::first_work::{self, FirstWork};
 use super::layout::{self, ClusterRecord};
 use super::making::{Making, Plan};
 use super::registry::records;
@@ -16,7 +18,7 @@ use super::{Branch, BranchRecord, cache, materialise, name, settings, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{
-    self, ClusterFacts, ControlFile, Credentials, Installation, SafeMode, SafeReport, SequenceState, ServerStatus, TreeSink,
+    self, ClusterFacts, ControlFile, Credentials, Installation, MovedSequence, SafeMode, SafeReport, ServerStatus, TreeSink,
 };
 use crate::progress::Control;
 use crate::store::Ref;
@@ -40,6 +42,13 @@ pub struct ForkOptions {
     pub keep_replication: bool,
     /// Keep its server from reaching outside, now and at every later start; as its parent where not said.
     pub safe: Option<SafeMode>,
+    /// Clear what opens other systems before anybody can connect: user mappings, options of foreign servers, connection strings
+    /// of subscriptions, logins in configuration files, keys of vaults.
+    pub blank_credentials: bool,
+    /// SQL that psql runs, as superuser in the URL's database, before anybody can connect; where it fails there is no fork.
+    pub run: Option<PathBuf>,
+    /// Give its sequences ranges that no other branch of this store has.
+    pub disjoint_sequences: bool,
     /// `name=value` settings of its own.
     pub settings: Vec<(String, String)>,
 }
@@ -64,6 +73,13 @@ pub struct ForkReport {
     pub switched_off: Vec<String>,
     /// Of a safe fork: which layers keep its server from reaching outside, and what they leave open.
     pub safe: Option<SafeReport>,
+    /// Credentials that were cleared, by what they were for.
+    pub blanked: Vec<String>,
+    /// The SQL file that was run before anybody could connect.
+    #[serde(serialize_with = "crate::report::optional_path")]
+    pub ran: Option<PathBuf>,
+    /// Sequences that were given ranges of their own.
+    pub ranges: Vec<MovedSequence>,
     /// Anything else worth knowing.
     pub warnings: Vec<String>,
 }
@@ -79,6 +95,7 @@ pub(super) fn fork(
     let off = if options.keep_replication { Vec::new() } else { settings::off_in_forks() };
     name::check_settings(name, &options.settings, &off)?;
     let options = &ForkOptions { safe: options.safe.or(source.map(|source| source.record.safe)), ..options.clone() };
+    first_work::check(options)?;
     let begin = Instant::now();
     let (branch, mut report) = match (from, source) {
         (_, Some(source)) => of_branch(shared, name, source, options, control)?,
@@ -97,6 +114,7 @@ fn plan<'a>(name: &'a str, origin: String, parent: Option<String>, installation:
         fork: true,
         keep_replication: options.keep_replication,
         safe: options.safe.unwrap_or_default(),
+        disjoint: options.disjoint_sequences,
         tcp: options.tcp,
         settings: &options.settings,
     }
@@ -162,7 +180,8 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
         ..ForkReport::default()
     };
     let facts = known.and_then(|known| known.facts);
-    let branch = bring_up(making, &of_source, &origin, &copy.sequences, facts, options, &mut report, None, control)?;
+    let work = FirstWork { options, sequences: &copy.sequences, ranges: source.record.ranges };
+    let branch = bring_up(making, &of_source, &origin, &work, facts, &mut report, None, control)?;
     Ok((branch, report))
 }
 
@@ -182,6 +201,7 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
     let captured = CapturedCluster::of(half)?;
     let (installation, parent) = place_of(shared, &reference, &captured)?;
     let of_parent = parent.as_ref().map(|parent| parent.safe);
+    let ranges = parent.as_ref().and_then(|parent| parent.ranges);
     let options = &ForkOptions { safe: options.safe.or(of_parent), ..options.clone() };
     let contained = contained(shared, name, options)?;
     let begin = Instant::now();
@@ -210,7 +230,8 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
     };
     let sequences = if filled.from_cache { &[] } else { captured.report.sequences.as_slice() };
     let key = (!filled.from_cache).then_some(filled.key.as_str());
-    let branch = bring_up(making, &of_source, &origin, sequences, Some(captured.facts.clone()), options, &mut report, key, control)?;
+    let work = FirstWork { options, sequences, ranges };
+    let branch = bring_up(making, &of_source, &origin, &work, Some(captured.facts.clone()), &mut report, key, control)?;
     Ok((branch, report))
 }
 
@@ -230,26 +251,21 @@ fn bring_up(
     making: Making,
     of_source: &Credentials,
     origin: &str,
-    sequences: &[SequenceState],
+    work: &FirstWork<'_>,
     facts: Option<ClusterFacts>,
-    options: &ForkOptions,
     report: &mut ForkReport,
     cache_key: Option<&str>,
     control: &Control,
 ) -> Result<Branch> {
     let begin = Instant::now();
     let own = credentials(&of_source.ours.name, &of_source.url.name, &of_source.database)?;
-    let inside = |server: &postgres::Server| {
-        let put_back = postgres::put_back(server, sequences)?;
-        let subscriptions = if options.keep_replication { Vec::new() } else { settings::subscriptions(server)? };
-        Ok((put_back, subscriptions))
-    };
-    let (put_back, subscriptions) = making.first_start(&own, inside, |_| Ok(()), control)?;
+    work.on_files(&making, report)?;
+    let inside = |server: &postgres::Server| work.on_server(&making, server, &own, report, control);
+    let put_back = making.first_start(&own, inside, |_| Ok(()), control)?;
     control.check()?;
-    report.switched_off.extend(subscriptions);
     report.parts_ms.push(("start".to_owned(), elapsed_ms(begin)));
     let data = making.cluster_folder().data();
-    if let Some(key) = cache_key {
+    if let Some(key) = cache_key.filter(|_| !work.changes_the_copy()) {
         cache::keep(&making.shared, key, &data);
     }
     let mut record = ClusterRecord::new(&making.cluster, origin);

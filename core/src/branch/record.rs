@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::postgres::{Address, SafeMode, Version};
+use crate::postgres::{Address, Ranges, SafeMode, Version};
 
 /// `branches/<id>/branch.json`, outside the branchable data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,12 @@ pub struct BranchRecord {
     /// Its server is kept from reaching outside, at every start.
     #[serde(default)]
     pub safe: SafeMode,
+    /// Its sequences have ranges that its siblings do not share.
+    #[serde(default)]
+    pub ranges: Option<Ranges>,
+    /// It is not deleted.
+    #[serde(default)]
+    pub protected: bool,
     /// `name=value` settings of its own.
     pub settings: Vec<(String, String)>,
     /// The project it belongs to, by id.
@@ -88,6 +94,8 @@ pub struct BranchInfo {
     pub bytes: u64,
     /// Whether its server is kept from reaching outside: `off`, `strict`, `best-effort`.
     pub safe: SafeMode,
+    /// It is not deleted.
+    pub protected: bool,
     /// The project it belongs to.
     pub project: Option<String>,
     /// A restore is pending: it cannot be started before `project recover`.

@@ -2,10 +2,12 @@
 //!
 //! Read in this order: `installation`, `find`, `bundled`, `control_file`, `cluster` (what a cluster needs), `initdb`,
 //! `account` (as whom servers run), `contain` (how a fork is kept from reaching outside), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
-//! `tree_sink` and `store_sink`, `wal`, `stopped`, `databases`, `online`, `prepare`, `sequences`, `mark`.
+//! `tree_sink` and `store_sink`, `wal`, `stopped`, `databases`, `online`, `prepare`, `sequences`,
+//! `blank` and `jobs` (what is done to a fork before anybody connects), `mark`.
 
 mod account;
 mod address;
+mod blank;
 mod bundled;
 mod cluster;
 mod cluster_cache;
@@ -19,6 +21,7 @@ mod find;
 mod in_use;
 mod initdb;
 mod installation;
+mod jobs;
 pub mod keeper;
 mod layout;
 mod lock_file;
@@ -41,6 +44,7 @@ mod wal;
 
 pub use account::RunAs;
 pub use address::{Address, UrlForm};
+pub use blank::{blank_databases, blank_files};
 pub use bundled::install as install_bundled;
 pub use cluster::{ClusterFacts, DatabaseLocale};
 pub use cluster_cache::ClusterCache;
@@ -49,11 +53,12 @@ pub use control_file::{ClusterState, ControlFile};
 pub use find::{choose, find};
 pub use initdb::{InitOptions, initdb};
 pub use installation::{Extension, Installation, Origin, Version};
+pub use jobs::scheduled_jobs;
 pub use layout::cutting;
 pub use mark::{Mark, mark_running, mark_stopped};
 pub use online::copy_online;
 pub use prepare::{check_online_copy, check_restart, copy_settings, outside_tablespaces, prepare_copy, prepare_restart};
-pub use sequences::{SequenceState, put_back, read_all};
+pub use sequences::{MovedSequence, Ranges, SequenceState, make_disjoint, put_back, read_all};
 pub use server::{Server, ServerSpec, ServerStatus, StopMode, bootstrap_superuser, status};
 pub use sink::{CopyReport, Sink, SourceFile};
 pub use sql::{Credentials, Role, Sql};

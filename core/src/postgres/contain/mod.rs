@@ -141,3 +141,6 @@ pub(super) fn cage(with: &Containment, places: &paths::Places<'_>) -> Result<Cag
 }
 
 pub(super) use paths::Places;
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Branches: made, forked, captured and put back, with real servers.
 
+mod after_fork;
 mod checkpoint;
 mod crash;
 mod create;

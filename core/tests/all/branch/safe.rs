@@ -272,3 +272,79 @@ fn files_of_other_branches_and_of_the_store_cannot_be_read() {
     assert_eq!(error_of(&open, &format!("select pg_read_file('{}')", secret.display())), "");
     assert_eq!(error_of(&open, &format!("select pg_read_file('{}')", source.data.join("PG_VERSION").display())), "");
 }
+
+/// A place of the machine where pg_cron is installed for the Postgres of these tests.
+fn has_cron() -> bool {
+    let there = super::super::support::installation().modules().is_some_and(|modules| modules.join("pg_cron.so").exists());
+    if !there {
+        println!("SKIPPED pg_cron: the extension is not installed for this Postgres");
+    }
+    there
+}
+
+#[test]
+fn jobs_subscriptions_archiving_and_slots_of_the_source_do_nothing_in_a_safe_fork_and_go_on_in_the_source() {
+    let place = Place::new();
+    let archive = place.path().join("archive");
+    std::fs::create_dir(&archive).unwrap();
+    open(&archive, 0o777);
+    let cron = has_cron();
+    let settings = vec![("wal_level".to_owned(), "logical".to_owned())];
+    let options = forklift::branch::CreateOptions { settings, ..forklift::branch::CreateOptions::default() };
+    let main = place.branches.create("main", &forklift::branch::Origin::Empty, &options, &silent()).unwrap();
+    start(&main);
+    run(&main, "alter system set archive_mode = on");
+    run(&main, &format!("alter system set archive_command = 'cp %p {}/%f-$PPID'", archive.display()));
+    if cron {
+        // In its files, which the fork has too.
+        run(&main, "alter system set shared_preload_libraries = 'pg_cron'");
+        super::stop(&main);
+        start(&main);
+        run(&main, "alter system set cron.database_name = 'app'");
+        run(&main, "alter system set cron.use_background_workers = on");
+    }
+    super::stop(&main);
+    start(&main);
+    run(&main, "create table t (x int); select pg_create_physical_replication_slot('standby', true)");
+    run(&main, "create subscription sub connection 'host=/nonexistent dbname=x' publication p with (connect = false, slot_name = none)");
+    run(&main, "alter subscription sub set (slot_name = 'sub'); alter subscription sub enable");
+    if cron {
+        run(&main, "create extension pg_cron");
+        run(&main, "select cron.schedule('tick', '* * * * *', 'insert into t values (1)')");
+    }
+    let safe = ForkOptions { safe: Some(SafeMode::Strict), ..ForkOptions::default() };
+    let (fork, report) = place.branches.fork("fork", &ForkFrom::Branch("main".to_owned()), &safe, &silent()).unwrap();
+    let mut named = vec!["archive_mode", "archive_command", "replication slot standby", "subscription sub"];
+    if cron {
+        named.extend(["background workers of pg_cron", "pg_cron job 1 in database app"]);
+    }
+    for off in named {
+        assert!(report.switched_off.iter().any(|name| name == off), "{off}: {:?}", report.switched_off);
+    }
+    start(&fork);
+    let workers = "select count(*) from pg_stat_activity where backend_type like 'logical%' or backend_type like '%cron%'";
+    assert_eq!(value(&fork, workers), "0");
+    super::super::support::wait_for("the source's workers", || value(&main, workers).parse::<u32>().unwrap() > u32::from(cron));
+    assert_eq!(rows(&fork, "select current_setting('archive_mode'), (select count(*) from pg_replication_slots)"), ["off|0"]);
+    assert_eq!(value(&main, "select count(*) from pg_replication_slots"), "1");
+    if cron {
+        // The extension can still be used.
+        run(&fork, "select cron.schedule('tock', '* * * * *', 'insert into t values (2)')");
+        assert_eq!(value(&fork, "select count(*) from cron.job"), "2");
+    }
+    let files = || std::fs::read_dir(&archive).unwrap().count();
+    run(&fork, "insert into t values (3); select pg_switch_wal()");
+    super::stop(&fork);
+    let waiting = fork.info().unwrap().data.join("pg_wal/archive_status");
+    assert_eq!(std::fs::read_dir(waiting).unwrap().count(), 0);
+    let before = files();
+    run(&main, "insert into t values (4)");
+    run(&main, "select pg_switch_wal()");
+    super::super::support::wait_for("the source's archive", || files() > before);
+    if cron {
+        // The job ran in the source as often as a minute passed, and in the fork never.
+        start(&fork);
+        assert_eq!(value(&fork, "select count(*) from t where x <= 2"), value(&fork, "select count(*) from cron.job_run_details"));
+        assert_eq!(value(&fork, "select count(*) from t where x <= 2"), "0");
+    }
+}
