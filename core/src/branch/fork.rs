@@ -18,7 +18,7 @@ use super::{Branch, BranchRecord, cache, materialise, name, settings, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{
-    self, ClusterFacts, ControlFile, Credentials, Installation, MovedSequence, SafeMode, SafeReport, ServerStatus, TreeSink,
+    self, ClusterFacts, ControlFile, Credentials, Installation, Limits, MovedSequence, SafeMode, SafeReport, ServerStatus, TreeSink,
 };
 use crate::progress::Control;
 use crate::store::Ref;
@@ -38,6 +38,8 @@ pub enum ForkFrom {
 pub struct ForkOptions {
     /// Also a local TCP port.
     pub tcp: bool,
+    /// How long its server runs at each start.
+    pub limits: Limits,
     /// Keep slots, subscriptions, archiving and standbys as the source has them.
     pub keep_replication: bool,
     /// Keep its server from reaching outside, now and at every later start; as its parent where not said.
@@ -116,6 +118,7 @@ fn plan<'a>(name: &'a str, origin: String, parent: Option<String>, installation:
         safe: options.safe.unwrap_or_default(),
         disjoint: options.disjoint_sequences,
         tcp: options.tcp,
+        limits: options.limits,
         settings: &options.settings,
     }
 }
@@ -151,7 +154,8 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
     let contained = contained(shared, name, options)?;
     let making = Making::begin(shared, &plan(name, origin.clone(), Some(source.record.id.clone()), &installation, options), control)?;
     let (from, data) = (source.data()?, making.cluster_folder().data());
-    let mut switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&from, server.as_ref())? };
+    let mut switched_off =
+        if options.keep_replication { Vec::new() } else { settings::switched_off(&from, &source.record.settings, server.as_ref())? };
     if contained.is_some() {
         switched_off.extend(settings::workers(&from, server.as_ref())?);
     }
@@ -200,9 +204,8 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
     })?;
     let captured = CapturedCluster::of(half)?;
     let (installation, parent) = place_of(shared, &reference, &captured)?;
-    let of_parent = parent.as_ref().map(|parent| parent.safe);
     let ranges = parent.as_ref().and_then(|parent| parent.ranges);
-    let options = &ForkOptions { safe: options.safe.or(of_parent), ..options.clone() };
+    let options = &ForkOptions { safe: options.safe.or(Some(captured.safe)), ..options.clone() };
     let contained = contained(shared, name, options)?;
     let begin = Instant::now();
     let reader = shared.store.reader(control)?;
@@ -211,7 +214,7 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
     let data = making.cluster_folder().data();
     let filled = materialise::fill(shared, &reader, id, half, &captured, &installation, &data, options.keep_replication, control)?;
     drop(reader);
-    let mut switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&data, None)? };
+    let mut switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&data, &[], None)? };
     if contained.is_some() {
         switched_off.extend(settings::workers(&data, None)?);
     }

@@ -8,7 +8,7 @@ use super::registry::{lock_registry, making_records, records};
 use super::shared::{LOCK_PATIENCE, PATIENCE, Place, Shared};
 use super::{Branch, BranchRecord, sweep};
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, Address, Credentials, Installation, Ranges, SafeMode, Server, StopMode};
+use crate::postgres::{self, Address, Credentials, Installation, Limits, Ranges, SafeMode, Server, StopMode};
 use crate::progress::Control;
 use crate::sys;
 use crate::sys::fs::Syncs;
@@ -26,6 +26,7 @@ pub(super) struct Plan<'a> {
     /// Its sequences get ranges of their own.
     pub(super) disjoint: bool,
     pub(super) tcp: bool,
+    pub(super) limits: Limits,
     pub(super) settings: &'a [(String, String)],
 }
 
@@ -82,6 +83,7 @@ impl Making {
             keep_replication: plan.keep_replication,
             safe: plan.safe,
             ranges,
+            limits: plan.limits,
             protected: false,
             settings: plan.settings.to_vec(),
             project: None,

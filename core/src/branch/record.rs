@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::postgres::{Address, Ranges, SafeMode, Version};
+use crate::postgres::{Address, Limits, Ranges, SafeMode, Version};
 
 /// `branches/<id>/branch.json`, outside the branchable data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub struct BranchRecord {
     /// Its sequences have ranges that its siblings do not share.
     #[serde(default)]
     pub ranges: Option<Ranges>,
+    /// How long its server runs.
+    #[serde(default)]
+    pub limits: Limits,
     /// It is not deleted.
     #[serde(default)]
     pub protected: bool,
@@ -94,6 +97,8 @@ pub struct BranchInfo {
     pub bytes: u64,
     /// Whether its server is kept from reaching outside: `off`, `strict`, `best-effort`.
     pub safe: SafeMode,
+    /// How long its server runs, in milliseconds.
+    pub limits: Limits,
     /// It is not deleted.
     pub protected: bool,
     /// The project it belongs to.

@@ -190,6 +190,7 @@ impl Branch {
             id: record.id,
             origin: record.origin,
             safe: record.safe,
+            limits: record.limits,
             protected: record.protected,
             project: record.project,
         })

@@ -20,6 +20,8 @@ const REACHING_OUT: &[(&str, &str, u32)] = &[
     ("primary_slot_name", "", 13),
     ("synchronous_standby_names", "", 13),
     ("max_logical_replication_workers", "0", 13),
+    ("synchronized_standby_slots", "", 17),
+    ("sync_replication_slots", "off", 17),
 ];
 
 /// What a safe fork is told beside that: no extension's own process is started, and nothing that needs what is refused to it.
@@ -125,9 +127,11 @@ fn own_value(record: &BranchRecord, name: &str) -> Option<String> {
     record.settings.iter().rev().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
 }
 
-/// What the source of a fork has on that its fork has not, by name: from its files and, where it runs, from its server.
-pub(super) fn switched_off(data: &Path, server: Option<&Server>) -> Result<Vec<String>> {
+/// What the source of a fork has on that its fork has not, by name: from its files, its
+/// own command line and, where it runs, its server.
+pub(super) fn switched_off(data: &Path, own: &[(String, String)], server: Option<&Server>) -> Result<Vec<String>> {
     let mut found = of_settings(&conf::of_data(data)?);
+    found.extend(of_settings(&own.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect()));
     if let Some(server) = server {
         let mut session = super::facts::session(server)?;
         let names: Vec<String> =
@@ -171,7 +175,7 @@ fn of_settings(settings: &Settings) -> Vec<String> {
     let on = |name: &str, value: &str| match name {
         // A plain server has these at their defaults; nothing outside hears of it.
         "max_logical_replication_workers" | "log_destination" => false,
-        "archive_mode" | "ssl" | "logging_collector" => {
+        "archive_mode" | "ssl" | "logging_collector" | "sync_replication_slots" => {
             !matches!(value.to_ascii_lowercase().as_str(), "off" | "false" | "no" | "0" | "f" | "n" | "")
         }
         // Shown where archiving is off.

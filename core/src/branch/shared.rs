@@ -9,7 +9,7 @@ use super::BranchRecord;
 use super::settings;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, Address, Credentials, Installation, RunAs, SafeMode, SafeReport, Server, ServerSpec, Version};
+use crate::postgres::{self, Address, Credentials, Installation, Limits, RunAs, SafeMode, SafeReport, Server, ServerSpec, Version};
 use crate::store::Store;
 use crate::sys;
 
@@ -113,6 +113,7 @@ impl Shared {
             set_passwords,
             settings,
             contain,
+            limits: Limits::default(),
             bound_to_owner,
             patience: PATIENCE,
         })

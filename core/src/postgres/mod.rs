@@ -59,7 +59,7 @@ pub use mark::{Mark, mark_running, mark_stopped};
 pub use online::copy_online;
 pub use prepare::{check_online_copy, check_restart, copy_settings, outside_tablespaces, prepare_copy, prepare_restart};
 pub use sequences::{MovedSequence, Ranges, SequenceState, make_disjoint, put_back, read_all};
-pub use server::{Server, ServerSpec, ServerStatus, StopMode, bootstrap_superuser, status};
+pub use server::{Limits, Server, ServerSpec, ServerStatus, StopMode, bootstrap_superuser, status};
 pub use sink::{CopyReport, Sink, SourceFile};
 pub use sql::{Credentials, Role, Sql};
 pub use stopped::copy_stopped;

@@ -10,6 +10,7 @@ pub mod lease;
 pub mod library;
 pub mod locale;
 pub mod lock;
+pub mod orphans;
 pub mod parallel;
 pub mod ports;
 pub mod process;

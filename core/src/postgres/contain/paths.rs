@@ -85,8 +85,10 @@ pub(super) fn ruleset(places: &Places<'_>) -> Result<OwnedFd> {
     }
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     let execute = read | AccessFs::Execute;
-    // Devices are not made, and what it writes is not executed.
-    let write = AccessFs::from_all(VERSION) & !make_bitflags!(AccessFs::{Execute | MakeChar | MakeBlock | IoctlDev});
+    // Files and folders are all that a server makes. A link to a file outside would be followed by a copy of the folder, and what
+    // it writes is not executed.
+    let write = AccessFs::from_all(VERSION)
+        & !make_bitflags!(AccessFs::{Execute | MakeChar | MakeBlock | MakeFifo | MakeSock | MakeSym | IoctlDev});
     let allow = |rules: RulesetCreated, paths: &[PathBuf], access: BitFlags<AccessFs>| rules.add_rules(path_beneath_rules(paths, access));
     let owned = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
     let made = || {
@@ -100,7 +102,8 @@ pub(super) fn ruleset(places: &Places<'_>) -> Result<OwnedFd> {
         let rules = allow(rules, &of_installation(places.installation), execute)?;
         let rules = allow(rules, &[places.run.to_owned()], read)?;
         let rules = allow(rules, &owned(&["/dev/null"]), read | AccessFs::WriteFile | AccessFs::Truncate)?;
-        allow(rules, &[places.data.to_owned(), places.socket.to_owned()], write)
+        let rules = allow(rules, &[places.data.to_owned()], write)?;
+        allow(rules, &[places.socket.to_owned()], write | AccessFs::MakeSock)
     };
     let rules = made().map_err(|error: landlock::RulesetError| {
         Error::new(ErrorKind::Unsupported, format!("Landlock does not take the rules: {error}")).because(error)

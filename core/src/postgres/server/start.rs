@@ -107,6 +107,7 @@ fn order(spec: &ServerSpec) -> Result<Start> {
         programs: Programs::from(&spec.installation),
         run_as: spec.run_as.clone(),
         contain: spec.contain,
+        limits: spec.limits,
         data: spec.data.clone(),
         run: spec.run.clone(),
         address: spec.address.clone(),

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use forklift::ErrorKind;
-use forklift::branch::{Branch, ForkFrom, ForkOptions, ServerState, StartOptions};
+use forklift::branch::{Branch, CreateOptions, ForkFrom, ForkOptions, Origin, ServerState, StartOptions};
+use forklift::postgres::Limits;
 
+use super::super::support::wait_for;
 use super::{Place, client, rows, run, silent, start, stop, value};
 
 fn of(name: &str) -> ForkFrom {
@@ -174,4 +176,50 @@ fn a_branch_is_restarted_renamed_and_protected() {
     let info = trunk.restart(StartOptions::default(), &silent()).unwrap();
     assert_eq!(info.state, ServerState::Running);
     place.branches.delete("trunk", &silent()).unwrap();
+}
+
+fn limited(place: &Place, name: &str, limits: Limits) -> Branch {
+    let branch = place.branches.create(name, &Origin::Empty, &CreateOptions { limits, ..CreateOptions::default() }, &silent()).unwrap();
+    assert_eq!(branch.info().unwrap().limits, limits);
+    branch
+}
+
+fn is_stopped(branch: &Branch) -> bool {
+    branch.info().unwrap().state == ServerState::Stopped
+}
+
+#[test]
+fn a_server_is_stopped_after_its_time_clients_or_not() {
+    let place = Place::new();
+    let branch = limited(&place, "short", Limits { ttl_ms: Some(1500), idle_ms: None });
+    start(&branch);
+    let mut held = client(&branch);
+    held.batch_execute("create table t (x int)").unwrap();
+    wait_for("the end of its time", || is_stopped(&branch));
+    assert!(held.batch_execute("select 1").is_err());
+    // It can be started again, and nothing is lost.
+    start(&branch);
+    assert_eq!(value(&branch, "select count(*) from t"), "0");
+    wait_for("the end of its time", || is_stopped(&branch));
+}
+
+#[test]
+fn a_server_that_nobody_uses_is_stopped_and_one_in_use_is_not() {
+    let place = Place::new();
+    let branch = limited(&place, "idle", Limits { ttl_ms: None, idle_ms: Some(2000) });
+    start(&branch);
+    let since = std::time::Instant::now();
+    // A session that does nothing is somebody, and so is one that comes and goes between two looks.
+    let held = client(&branch);
+    while since.elapsed().as_millis() < 3000 {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!is_stopped(&branch), "a client is connected");
+    }
+    drop(held);
+    let since = std::time::Instant::now();
+    while since.elapsed().as_millis() < 4000 {
+        assert_eq!(value(&branch, "select 1"), "1");
+        std::thread::sleep(std::time::Duration::from_millis(700));
+    }
+    wait_for("the idle server's end", || is_stopped(&branch));
 }

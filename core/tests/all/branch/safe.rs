@@ -348,3 +348,25 @@ fn jobs_subscriptions_archiving_and_slots_of_the_source_do_nothing_in_a_safe_for
         assert_eq!(value(&fork, "select count(*) from t where x <= 2"), "0");
     }
 }
+
+#[test]
+fn nothing_that_sql_started_outlives_a_safe_server_or_leads_a_copy_outside() {
+    let range = Range::new();
+    let (fork, _) = range.fork("safe", SafeMode::Strict);
+    let data = fork.info().unwrap().data;
+    let secret = range.file("secret");
+    std::fs::write(&secret, "secret").unwrap();
+    assert!(!error_of(&fork, &format!("copy (select 1) to program 'ln -s {} here'", secret.display())).is_empty());
+    assert!(!error_of(&fork, "copy (select 1) to program 'mkfifo here'").is_empty());
+    assert!(!data.join("here").exists());
+    run(
+        &fork,
+        "copy (select 1) to program 'setsid python3 -c \"import os, time; open(\\\"stray\\\", \\\"w\\\").write(str(os.getpid())); time.sleep(600)\" > /dev/null 2>&1 &'",
+    );
+    let stray = data.join("stray");
+    let pid = || std::fs::read_to_string(&stray).ok().and_then(|text| text.parse::<u32>().ok());
+    super::super::support::wait_for("the program", || pid().is_some());
+    let program = forklift::sys::process::Identity::of(pid().unwrap()).unwrap();
+    super::stop(&fork);
+    assert!(!program.is_alive());
+}
