@@ -9,7 +9,9 @@ use super::BranchRecord;
 use super::settings;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, Address, Credentials, Installation, Limits, RunAs, SafeMode, SafeReport, Server, ServerSpec, Version};
+use crate::postgres::{
+    self, Address, Containment, Credentials, Installation, Limits, RunAs, SafeMode, SafeReport, Server, ServerSpec, Version,
+};
 use crate::store::Store;
 use crate::sys;
 
@@ -102,6 +104,8 @@ impl Shared {
         run_as.check(&installation, place.data)?;
         let settings = settings::command_line(record, place.data, &installation)?;
         let contain = if record.safe == SafeMode::Off { None } else { self.layers()?.decide(record.safe)? };
+        let store = self.store.path();
+        let contain = contain.map(|with| Containment { closed: vec![store.canonicalize().unwrap_or_else(|_| store.to_owned())], ..with });
         Ok(ServerSpec {
             installation,
             run_as,

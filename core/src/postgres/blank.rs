@@ -167,13 +167,15 @@ mod tests {
     fn lines_with_logins_go_and_all_others_stay() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path();
-        std::fs::write(
-            data.join("postgresql.auto.conf"),
-            "work_mem = '8MB'\nprimary_conninfo = 'host=x password=secret'\n#restore_command = 'fetch --token secret'\nprimary_conninfo_x = 1\nrestore_command = ''\n",
-        )
-        .unwrap();
-        std::fs::write(data.join("pg_hba.conf"), "local all all trust\nhost all all 0/0 ldap ldapbindpasswd=\"secret\"\n").unwrap();
-        std::fs::write(data.join("server.key"), "secret").unwrap();
+        let put = |name: &str, text: &str| sys::fs::replace(&data.join(name), text.as_bytes(), 0o600, &Syncs::new()).unwrap();
+        let said = |name: &str| String::from_utf8(sys::fs::read(&data.join(name)).unwrap()).unwrap();
+        put(
+            "postgresql.auto.conf",
+            "work_mem = '8MB'\nprimary_conninfo = 'host=x password=secret'\n#restore_command = 'fetch --token secret'\n\
+             primary_conninfo_x = 1\nrestore_command = ''\n",
+        );
+        put("pg_hba.conf", "local all all trust\nhost all all 0/0 ldap ldapbindpasswd=\"secret\"\n");
+        put("server.key", "secret");
         let blanked = blank_files(data, &["primary_conninfo", "restore_command"]).unwrap();
         let expected = [
             "ldapbindpasswd in pg_hba.conf",
@@ -182,11 +184,8 @@ mod tests {
             "server.key",
         ];
         assert_eq!(blanked, expected);
-        assert_eq!(
-            std::fs::read_to_string(data.join("postgresql.auto.conf")).unwrap(),
-            "work_mem = '8MB'\nprimary_conninfo_x = 1\nrestore_command = ''\n"
-        );
-        assert_eq!(std::fs::read_to_string(data.join("pg_hba.conf")).unwrap(), "local all all trust\n");
+        assert_eq!(said("postgresql.auto.conf"), "work_mem = '8MB'\nprimary_conninfo_x = 1\nrestore_command = ''\n");
+        assert_eq!(said("pg_hba.conf"), "local all all trust\n");
         assert!(!data.join("server.key").exists());
         assert_eq!(blank_files(data, &["primary_conninfo"]).unwrap(), Vec::<String>::new());
     }

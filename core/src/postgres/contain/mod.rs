@@ -6,6 +6,8 @@
 mod filter;
 mod paths;
 
+use std::path::PathBuf;
+
 use super::RunAs;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::cage::{self, Cage};
@@ -24,7 +26,7 @@ pub enum SafeMode {
 }
 
 /// What a server is started with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Containment {
     /// A filter refuses system calls that reach outside.
     pub filter: bool,
@@ -32,6 +34,8 @@ pub struct Containment {
     pub landlock: Option<i32>,
     /// A network and an IPC namespace of its own.
     pub namespaces: bool,
+    /// Folders of which nothing but the server's own is readable, wherever they lie: the store.
+    pub closed: Vec<PathBuf>,
 }
 
 /// One layer in a report.
@@ -111,7 +115,12 @@ impl SafeReport {
 
     fn containment(&self, abi: Option<i32>) -> Containment {
         let holds = |name: &str| self.layers.iter().any(|layer| layer.name == name && layer.holds);
-        Containment { filter: holds("seccomp"), landlock: abi.filter(|_| holds("landlock")), namespaces: holds("namespaces") }
+        Containment {
+            filter: holds("seccomp"),
+            landlock: abi.filter(|_| holds("landlock")),
+            namespaces: holds("namespaces"),
+            closed: Vec::new(),
+        }
     }
 }
 
@@ -136,7 +145,7 @@ fn open(with: &Containment) -> Vec<String> {
 /// Builds what the keeper applies. `own` are the folders it may write, `read` those it may only read.
 pub(super) fn cage(with: &Containment, places: &paths::Places<'_>) -> Result<Cage> {
     let filter = if with.filter { Some(filter::compile()?.into()) } else { None };
-    let ruleset = if with.landlock.is_some() { Some(paths::ruleset(places)?.into()) } else { None };
+    let ruleset = if with.landlock.is_some() { Some(paths::ruleset(places, &with.closed)?.into()) } else { None };
     Ok(Cage { ruleset, filter })
 }
 

@@ -77,7 +77,7 @@ const CONFIGURATION: &[&str] = &[
 ///
 /// # Errors
 /// `NotFound` where one of its own places is missing, `Unsupported` with what the kernel answered.
-pub(super) fn ruleset(places: &Places<'_>) -> Result<OwnedFd> {
+pub(super) fn ruleset(places: &Places<'_>, closed: &[PathBuf]) -> Result<OwnedFd> {
     for own in [places.data, places.socket, places.run] {
         if !own.is_dir() {
             return Err(Error::new(ErrorKind::NotFound, format!("{} is not a folder", own.display())).with("path", own.display()));
@@ -91,15 +91,16 @@ pub(super) fn ruleset(places: &Places<'_>) -> Result<OwnedFd> {
         & !make_bitflags!(AccessFs::{Execute | MakeChar | MakeBlock | MakeFifo | MakeSock | MakeSym | IoctlDev});
     let allow = |rules: RulesetCreated, paths: &[PathBuf], access: BitFlags<AccessFs>| rules.add_rules(path_beneath_rules(paths, access));
     let owned = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let around = |paths: Vec<PathBuf>| paths.into_iter().flat_map(|path| around(path, closed)).collect::<Vec<_>>();
     let made = || {
         let rules = Ruleset::default()
             .handle_access(AccessFs::from_all(VERSION))?
             .handle_access(AccessNet::from_all(VERSION))?
             .scope(Scope::from_all(VERSION))?
             .create()?;
-        let rules = allow(rules, &owned(PROGRAMS), execute)?;
-        let rules = allow(rules, &owned(CONFIGURATION), read)?;
-        let rules = allow(rules, &of_installation(places.installation), execute)?;
+        let rules = allow(rules, &around(owned(PROGRAMS)), execute)?;
+        let rules = allow(rules, &around(owned(CONFIGURATION)), read)?;
+        let rules = allow(rules, &around(of_installation(places.installation)), execute)?;
         let rules = allow(rules, &[places.run.to_owned()], read)?;
         let rules = allow(rules, &owned(&["/dev/null"]), read | AccessFs::WriteFile | AccessFs::Truncate)?;
         let rules = allow(rules, &[places.data.to_owned()], write)?;
@@ -109,6 +110,20 @@ pub(super) fn ruleset(places: &Places<'_>) -> Result<OwnedFd> {
         Error::new(ErrorKind::Unsupported, format!("Landlock does not take the rules: {error}")).because(error)
     })?;
     Option::<OwnedFd>::from(rules).ok_or_else(|| Error::new(ErrorKind::Unsupported, "this kernel has no Landlock any more"))
+}
+
+/// The path, or where a closed folder lies below it, everything in it but the way there.
+fn around(path: PathBuf, closed: &[PathBuf]) -> Vec<PathBuf> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    if closed.iter().any(|closed| real.starts_with(closed)) {
+        return Vec::new();
+    }
+    if !closed.iter().any(|closed| closed.starts_with(&real)) {
+        return vec![path];
+    }
+    // What cannot be listed cannot be read.
+    let names = crate::sys::fs::names(&real).unwrap_or_default();
+    names.into_iter().flat_map(|name| around(real.join(name), closed)).collect()
 }
 
 /// The installation's own folders, both as they are called and as they lie; never the folder above, which may be a user's home.
@@ -121,4 +136,23 @@ fn of_installation(installation: &Installation) -> Vec<PathBuf> {
         folders.iter().filter(|folder| folder.ends_with("bin")).filter_map(|bin| Some(bin.parent()?.join("lib"))).collect();
     folders.extend(beside);
     folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_a_closed_folder_is_left_out_and_its_siblings_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        for path in ["usr/lib", "usr/local/store/branches", "usr/local/bin"] {
+            crate::sys::fs::make_folder(&top.join(path), 0o700).unwrap();
+        }
+        let mut found = around(top.join("usr"), &[top.join("usr/local/store")]);
+        found.sort();
+        assert_eq!(found, [top.join("usr/lib"), top.join("usr/local/bin")]);
+        assert_eq!(around(top.join("usr"), &[top.join("other")]), [top.join("usr")]);
+        assert_eq!(around(top.join("usr/local/store/branches"), &[top.join("usr/local/store")]), Vec::<PathBuf>::new());
+    }
 }

@@ -12,7 +12,7 @@ fn inside(program: &str) -> (bool, String) {
     for place in [&data, &socket, &run, &outside] {
         std::fs::create_dir(place).unwrap();
     }
-    std::fs::write(outside.join("secret"), "x").unwrap();
+    crate::sys::fs::replace(&outside.join("secret"), b"x", 0o600, &crate::sys::fs::Syncs::new()).unwrap();
     let installation = Installation {
         bin: "/usr/bin".into(),
         library_path: None,
@@ -20,7 +20,7 @@ fn inside(program: &str) -> (bool, String) {
         version: Version { major: 15, minor: 1 },
         origin: Origin::Explicit,
     };
-    let with = Containment { filter: true, landlock: Some(1), namespaces: false };
+    let with = Containment { filter: true, landlock: Some(1), namespaces: false, closed: Vec::new() };
     let places = Places { installation: &installation, data: &data, socket: &socket, run: &run };
     let mut command = Command::new("python3");
     command.args(["-c", program]).current_dir(&data).env("OUT", &outside).env("RUN", &run).env("DATA", &data);
@@ -136,8 +136,8 @@ fn what_is_missing_is_named_and_what_stays_open() {
     assert!(error.message().contains("landlock (why)") && !error.message().contains("seccomp"), "{error}");
     assert!(error.hint_text().unwrap().contains("best-effort"));
     let taken = report.decide(SafeMode::BestEffort).unwrap().unwrap();
-    assert_eq!(taken, Containment { filter: true, landlock: None, namespaces: false });
-    let open = |filter, landlock, namespaces| open(&Containment { filter, landlock, namespaces });
+    assert_eq!(taken, Containment { filter: true, landlock: None, namespaces: false, closed: Vec::new() });
+    let open = |filter, landlock, namespaces| open(&Containment { filter, landlock, namespaces, closed: Vec::new() });
     assert_eq!(open(true, Some(6), true), Vec::<String>::new());
     assert!(open(true, Some(5), true).iter().all(|open| open.starts_with("signals")));
     assert_eq!(open(true, Some(2), true).len(), 2);

@@ -38,7 +38,7 @@ impl Watch {
     /// How long nothing has to be looked at.
     pub(super) fn patience(&self) -> Option<Duration> {
         let now = since_boot();
-        let until_end = self.limits.ttl_ms.map(|ttl| (self.begun + Duration::from_millis(ttl)).saturating_sub(now));
+        let until_end = self.limits.ttl_ms.map(|ttl| self.begun.saturating_add(Duration::from_millis(ttl)).saturating_sub(now));
         let until_look = self.interval().map(|interval| (self.looked + interval).saturating_sub(now));
         let next = [until_end, until_look].into_iter().flatten().min()?;
         Some(next.clamp(Duration::from_millis(1), LONGEST))
@@ -46,7 +46,7 @@ impl Watch {
 
     /// Whether its time is over, clients or not.
     pub(super) fn has_expired(&self) -> bool {
-        self.limits.ttl_ms.is_some_and(|ttl| since_boot() >= self.begun + Duration::from_millis(ttl))
+        self.limits.ttl_ms.is_some_and(|ttl| since_boot() >= self.begun.saturating_add(Duration::from_millis(ttl)))
     }
 
     /// Whether nobody has been connected for the time of the limit.
@@ -60,7 +60,7 @@ impl Watch {
         if self.was_called() || self.has_clients() {
             self.used = now;
         }
-        now >= self.used + Duration::from_millis(idle)
+        now >= self.used.saturating_add(Duration::from_millis(idle))
     }
 
     /// Whether there is a session now.
@@ -99,4 +99,45 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 fn since_boot() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    fn watch(folder: &std::path::Path, limits: Limits) -> Watch {
+        Watch::new(limits, folder.to_owned(), folder.join("socket"), std::process::id())
+    }
+
+    #[test]
+    fn a_connection_that_came_and_went_is_seen_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(folder.path().join("socket")).unwrap();
+        let watch = watch(folder.path(), Limits::default());
+        watch.was_called();
+        // The clock of the file system ticks between two looks.
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!watch.was_called());
+        std::thread::sleep(Duration::from_millis(20));
+        drop(UnixStream::connect(folder.path().join("socket")).unwrap());
+        if !watch.was_called() {
+            println!("SKIPPED a_connection_that_came_and_went_is_seen_once: times of access are not kept here");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!watch.was_called());
+    }
+
+    #[test]
+    fn without_limits_nothing_is_looked_at_and_with_them_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut free = watch(folder.path(), Limits::default());
+        assert_eq!((free.patience(), free.has_expired(), free.is_idle()), (None, false, false));
+        let mut over = watch(folder.path(), Limits { ttl_ms: Some(0), idle_ms: None });
+        assert!(over.has_expired() && !over.is_idle());
+        let long = watch(folder.path(), Limits { ttl_ms: Some(u64::MAX), idle_ms: Some(u64::MAX) });
+        assert!(!long.has_expired() && long.patience().is_some_and(|patience| patience <= LONGEST));
+    }
 }

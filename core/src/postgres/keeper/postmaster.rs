@@ -34,7 +34,7 @@ impl Postmaster {
         let log_start = log.metadata().map(|metadata| metadata.len()).unwrap_or_default();
         let installation = start.programs.installation();
         let switch = start.run_as.switch();
-        let apart = start.contain.is_some_and(|with| with.namespaces);
+        let apart = start.contain.as_ref().is_some_and(|with| with.namespaces);
         let mut command = start.run_as.command_as(&if apart { switch.apart() } else { switch }, &installation, "postgres")?;
         command.arg("-D").arg(&start.data);
         for (name, value) in settings(start).into_iter().chain(start.settings.iter().map(|(name, value)| (name.clone(), value.into()))) {

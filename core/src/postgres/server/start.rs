@@ -106,7 +106,7 @@ fn order(spec: &ServerSpec) -> Result<Start> {
     Ok(Start {
         programs: Programs::from(&spec.installation),
         run_as: spec.run_as.clone(),
-        contain: spec.contain,
+        contain: spec.contain.clone(),
         limits: spec.limits,
         data: spec.data.clone(),
         run: spec.run.clone(),
