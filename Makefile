@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test lint clean
+.PHONY: all build install demo test lint bench-store clean
 
 all: build
 
@@ -30,6 +30,11 @@ lint:
 	cargo fmt --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --quiet
+
+# The store beside restic, borg, a shadow Git repository and `cp -a`: a table here and in target/bench-store.md. ROUNDS=n (5), SMALL=1 for a
+# trial of a minute; more in tests/bench/store/run.py. As root it installs restic and borg where they are missing.
+bench-store:
+	python3 tests/bench/store/run.py
 
 clean:
 	rm -rf target .test bindings/node/forklift.node bindings/node/dist

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: `installation`, `find`, `bundled`, `control_file`, `cluster` (what a cluster needs), `initdb`,
 //! `account` (as whom servers run), `contain` (how a fork is kept from reaching outside), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
-//! `tree_sink` and `store_sink`, `wal`, `stopped`, `databases`, `online`, `prepare`, `sequences`,
+//! `tree_sink` and `store_sink`, `wal`, `stopped`, `write`, `databases`, `online`, `prepare`, `sequences`,
 //! `blank` and `jobs` (what is done to a fork before anybody connects), `mark`.
 
 mod account;
@@ -41,6 +41,7 @@ mod stopped;
 mod store_sink;
 mod tree_sink;
 mod wal;
+mod write;
 
 pub use account::RunAs;
 pub use address::{Address, UrlForm};
@@ -66,3 +67,4 @@ pub use stopped::copy_stopped;
 pub use store_sink::{StoreSink, file_system_clock};
 pub use tree_sink::TreeSink;
 pub use wal::needed_segments;
+pub use write::{Written, write_cluster};

@@ -40,7 +40,7 @@ pub struct PruneOptions {
     /// Unlink at once what goes, where it would otherwise stay in the trash until the next prune. Done in any case where
     /// less than 64 MiB are free.
     pub empty_trash: bool,
-    /// How often the part that runs alone waits its 200 ms for captures and restores before the prune ends as `Busy`.
+    /// How often the part that runs alone waits its 100 ms for captures and restores before the prune ends as `Busy`.
     pub attempts: u32,
 }
 

@@ -21,7 +21,7 @@ use crate::sys::fs::Syncs;
 use crate::sys::lock::Mode;
 
 /// How long it waits for captures and restores while it keeps new ones out.
-const GIVE_WAY: Duration = Duration::from_millis(200);
+const GIVE_WAY: Duration = Duration::from_millis(100);
 
 /// The lock alone, and the gate that keeps others from coming.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Alone {
     }
 }
 
-/// Waits 200 ms for the lock alone, gives way, and comes back, at most `attempts` times.
+/// Waits 100 ms for the lock alone, gives way, and comes back, at most `attempts` times.
 pub(in crate::store) fn alone(layout: &Layout, attempts: u32, control: &Control) -> Result<Alone> {
     let mut attempt = 0;
     loop {
