@@ -73,7 +73,7 @@ impl Shared {
     /// What this machine has to keep a server from reaching outside, found out once.
     pub(super) fn layers(&self) -> Result<&SafeReport> {
         let run_as = self.run_as()?;
-        Ok(self.layers.get_or_init(|| postgres::layers(run_as)))
+        Ok(self.layers.get_or_init(|| postgres::layers(run_as, &self.environment)))
     }
 
     /// The programs of a branch: those it was made with, else others of the same major version.

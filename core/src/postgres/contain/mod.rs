@@ -9,6 +9,7 @@ mod paths;
 use std::path::PathBuf;
 
 use super::RunAs;
+use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::cage::{self, Cage};
 
@@ -63,9 +64,9 @@ const SCOPES: i32 = 6;
 /// First version of Landlock that refuses to truncate (Linux 6.2).
 const TRUNCATION: i32 = 3;
 
-/// Finds out, by trying, which layers this machine has for servers of `run_as`.
+/// Finds out, by trying, which layers this machine has for servers of `run_as`; no namespaces where `FORKLIFT_NO_USER_NAMESPACE` is set.
 #[must_use]
-pub fn layers(run_as: &RunAs) -> SafeReport {
+pub fn layers(run_as: &RunAs, environment: &Environment) -> SafeReport {
     let layer = |name: &str, found: std::result::Result<String, String>| Layer {
         name: name.to_owned(),
         holds: found.is_ok(),
@@ -77,8 +78,11 @@ pub fn layers(run_as: &RunAs) -> SafeReport {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Err("switched off at the boot of this kernel".to_owned()),
         Err(error) => Err(format!("this kernel or container does not have it: {error}")),
     };
-    let namespaces = run_as.switch().apart().attempt();
-    let namespaces = namespaces.map(|()| "network and IPC".to_owned()).map_err(|error| format!("refused: {error}"));
+    let namespaces = if environment.get("FORKLIFT_NO_USER_NAMESPACE").is_some() {
+        Err("switched off by FORKLIFT_NO_USER_NAMESPACE".to_owned())
+    } else {
+        run_as.switch().apart().attempt().map(|()| "network and IPC".to_owned()).map_err(|error| format!("refused: {error}"))
+    };
     let mut report = SafeReport {
         layers: vec![layer("seccomp", filter::available()), layer("landlock", landlock), layer("namespaces", namespaces)],
         open: Vec::new(),

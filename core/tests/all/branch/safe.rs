@@ -155,7 +155,7 @@ fn signals_are_kept() -> bool {
     forklift::sys::cage::landlock_abi().is_ok_and(|version| version >= 6)
 }
 
-fn all_blocked(range: &Range) {
+fn all_blocked(range: &Range) -> forklift::postgres::SafeReport {
     let (fork, report) = range.fork("safe", SafeMode::Strict);
     let safe = report.safe.unwrap();
     for name in ["seccomp", "landlock"] {
@@ -169,6 +169,7 @@ fn all_blocked(range: &Range) {
         }
         assert!(!out, "{probe} got out of a safe fork");
     }
+    safe
 }
 
 #[test]
@@ -183,12 +184,15 @@ fn every_probe_gets_out_of_a_fork_that_is_not_safe() {
 
 #[test]
 fn no_probe_gets_out_of_a_safe_fork() {
-    all_blocked(&Range::new());
+    let safe = all_blocked(&Range::new());
+    println!("{safe:?}");
 }
 
 #[test]
 fn no_probe_gets_out_of_a_safe_fork_without_user_namespaces() {
-    all_blocked(&Range::at(Place::without_namespaces()));
+    let safe = all_blocked(&Range::at(Place::without_namespaces()));
+    assert!(safe.layers.iter().any(|layer| layer.name == "namespaces" && !layer.holds), "{safe:?}");
+    assert!(safe.open.iter().any(|open| open.starts_with("System V")), "{safe:?}");
 }
 
 #[test]
