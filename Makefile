@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test lint bench-store clean
+.PHONY: all build install demo test torture fuzz lint bench-store bench-scale clean
 
 all: build
 
@@ -24,6 +24,20 @@ demo:
 # Every suite; ends with one line: N passed, N failed, N skipped.
 test:
 	python3 tests/run.py
+
+# The store under power cuts, failing and full disks, kills and damage, for MINUTES; needs root for the disks. Prints counts.
+MINUTES ?= 15
+torture:
+	python3 tests/torture/run.py --minutes $(MINUTES)
+
+# Every fuzz target of the store's parsers, SECONDS each; needs a nightly compiler.
+SECONDS = 60
+fuzz:
+	python3 fuzz/run.py $(SECONDS)
+
+# 100,000 refs, 1,000,000 files in one folder, 1,000,000 chunks: times and memory. About 8 GB and 10 minutes.
+bench-scale:
+	cargo run --release --package forklift-tests --bin bench-scale
 
 # What the lint suite of `make test` runs.
 lint:

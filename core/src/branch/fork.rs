@@ -239,7 +239,7 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
 }
 
 /// The programs for a checkpoint's cluster, and the branch it was taken of where that still exists.
-fn place_of(shared: &Shared, reference: &Ref, captured: &CapturedCluster) -> Result<(Installation, Option<BranchRecord>)> {
+pub(super) fn place_of(shared: &Shared, reference: &Ref, captured: &CapturedCluster) -> Result<(Installation, Option<BranchRecord>)> {
     let of = reference.branch.as_deref().unwrap_or(&captured.branch);
     let origin = records(shared)?.into_iter().find(|record| record.id == of && record.version.major == captured.facts.version.major);
     match origin {

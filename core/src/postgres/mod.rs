@@ -2,13 +2,14 @@
 //!
 //! Read in this order: `installation`, `find`, `bundled`, `control_file`, `cluster` (what a cluster needs), `initdb`,
 //! `account` (as whom servers run), `contain` (how a fork is kept from reaching outside), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
-//! `tree_sink` and `store_sink`, `wal`, `stopped`, `write`, `databases`, `online`, `prepare`, `sequences`,
+//! `tree_sink`, `store_sink` and `clone_sink`, `wal`, `stopped`, `write`, `databases`, `online`, `prepare`, `sequences`,
 //! `blank` and `jobs` (what is done to a fork before anybody connects), `mark`.
 
 mod account;
 mod address;
 mod blank;
 mod bundled;
+mod clone_sink;
 mod cluster;
 mod cluster_cache;
 mod contain;
@@ -47,6 +48,7 @@ pub use account::RunAs;
 pub use address::{Address, UrlForm};
 pub use blank::{blank_databases, blank_files};
 pub use bundled::install as install_bundled;
+pub use clone_sink::{CloneSink, StoredCluster, forget_kept};
 pub use cluster::{ClusterFacts, DatabaseLocale};
 pub use cluster_cache::ClusterCache;
 pub use contain::{Containment, Layer, SafeMode, SafeReport, layers};

@@ -32,7 +32,7 @@ mod setup;
 mod status;
 mod work;
 
-pub use capture::{CaptureOptions, CaptureReport};
+pub use capture::{CaptureOptions, CaptureReport, ReadsByHalf};
 pub use checkpoints::{CheckpointInfo, HalfSize, PathChange};
 pub use configuration::{Configuration, ConnectionForm, Hooks};
 pub use failpoint::FAILPOINTS;

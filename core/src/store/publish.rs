@@ -9,7 +9,7 @@ use super::index::{Draft, Segment, View, superseded_by_merge};
 use super::layout::{Layout, PackId};
 use super::pack::{Blob, OpenPack};
 use super::parallel::Helpers;
-use super::{chunk, packfile::PackFile};
+use super::{chunk, pack, packfile::PackFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::fs::Syncs;
 use crate::sys::id;
@@ -37,6 +37,10 @@ impl Sealed {
         file.start_writeback();
         let size = parts.iter().map(|part| part.len() as u64).sum();
         Ok(Self { id, size, blobs, temporary, file: Some(file) })
+    }
+
+    pub(super) fn id(&self) -> PackId {
+        self.id
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -88,7 +92,7 @@ impl Sealed {
 
 /// Whether a file that has the name of a pack also has its content.
 fn has_name_of(disk: &dyn Disk, path: &Path, id: &PackId) -> bool {
-    disk.read(path).is_ok_and(|bytes| blake3::hash(&bytes).as_bytes() == &id.0)
+    disk.read_at_most(path, pack::MAX_BYTES).is_ok_and(|bytes| blake3::hash(&bytes).as_bytes() == &id.0)
 }
 
 /// Publishes the sealed packs and an index segment for them and for the packs that had none. Those that were published
@@ -123,10 +127,16 @@ pub(super) fn packs_and_index(store: &Store, view: &View, sealed: &mut Vec<Seale
     }
     let name = index_segment(store, draft, view.next_sequence(), syncs)?;
     let old = superseded.iter().map(|(name, _)| name).chain(view.damaged());
-    for old in old.filter(|old| **old != name) {
-        disk.remove_file(&layout.index().join(old))?;
+    old.filter(|old| **old != name).try_for_each(|old| remove_segment(layout, old))
+}
+
+/// Removes a segment that is of no use any more; a folder under such a name is not ours to remove.
+pub(super) fn remove_segment(layout: &Layout, name: &str) -> Result<()> {
+    let path = layout.index().join(name);
+    match layout.disk().remove_file(&path) {
+        Err(error) if !layout.put_folder_aside(&path)? => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Publishes one index segment and gives its file name.
@@ -140,7 +150,10 @@ pub(super) fn index_segment(store: &Store, draft: Draft, sequence: u64, syncs: &
     let target = layout.index().join(&name);
     match disk.rename_new(&temporary, &target) {
         // The name is the content, unless it was damaged since.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => disk.rename(&temporary, &target)?,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            layout.put_folder_aside(&target)?;
+            disk.rename(&temporary, &target)?;
+        }
         Err(error) => {
             disk.discard(&temporary);
             return Err(error);

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "postgres")]
 pub mod cage;
+pub mod extents;
 pub mod fs;
 pub mod holes;
 pub mod id;

@@ -21,6 +21,7 @@ use plan::Plan;
 use super::{ChunkId, Reader, Store, reader};
 use crate::error::Result;
 use crate::progress::Control;
+use crate::sys::fs::Syncs;
 
 /// What to prune and whether to do it.
 #[derive(Debug, Clone)]
@@ -109,8 +110,14 @@ pub(super) fn prune(store: &Store, options: &PruneOptions, control: &Control) ->
     plan.trash.empty(layout)?;
     rewrite::rewrite(store, &mut plan, control)?;
     rewrite::index_ahead(store, &plan)?;
+    // Nothing goes that would take the last copy of something with it.
+    marks.check(&*store.view(true)?, layout, &plan.going.keys().copied().collect())?;
     drop(shared);
-    let report = sweep::sweep(store, &mut marks, plan, options, control);
+    let report = sweep::sweep(store, &mut marks, plan, options, control)?;
+    if layout.generation()?.is_none() {
+        // It went when there was no room for it; by now there is.
+        sweep::unless_full(new_generation(layout, &Syncs::new()))?;
+    }
     drop(only);
-    report
+    Ok(report)
 }

@@ -165,9 +165,8 @@ pub(in crate::store) fn retire(store: &Store, change: &Change<'_>, syncs: &Syncs
     let full = matches!(&published, Err(error) if error.kind() == ErrorKind::NoSpace);
     let new = unless_full(published)?.flatten();
     // A segment is a cache: what it alone knew is read from the footers where there is no room for another.
-    let (index, disk) = (store.layout().index(), store.layout().disk());
-    old.iter().filter(|old| new.as_ref() != Some(old)).try_for_each(|old| disk.remove_file(&index.join(old)))?;
-    disk.sync_folder(&index, syncs)?;
+    old.iter().filter(|old| new.as_ref() != Some(old)).try_for_each(|old| publish::remove_segment(store.layout(), old))?;
+    store.layout().disk().sync_folder(&store.layout().index(), syncs)?;
     let generation = new_generation(store.layout(), syncs)?;
     Ok(Retired { generation, full })
 }
@@ -227,6 +226,7 @@ pub(in crate::store) fn new_generation(layout: &Layout, syncs: &Syncs) -> Result
     let last = layout.generation()?.unwrap_or_else(sys::id::now_ms);
     let generation = last.max(Trash::list(layout)?.highest).saturating_add(1);
     let text = format!("{generation}\n");
+    layout.put_folder_aside(&layout.generation_file())?;
     let write = || {
         let temporary = layout.temporary("generation")?;
         disk.write_new(&temporary, &[text.as_bytes()], 0o600, syncs)?;

@@ -4,11 +4,13 @@ mod after_fork;
 mod checkpoint;
 mod crash;
 mod create;
+mod drill;
 mod faults;
 mod fork;
 mod hostile_source;
 mod login;
 mod outside;
+mod reflink;
 mod registry;
 mod safe;
 
