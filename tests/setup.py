@@ -18,6 +18,9 @@ FORKLIFT = ROOT / "target" / "debug" / "forklift"
 # Programs that some tests use and the Debian package that has each; a test whose program is missing skips by name.
 TEST_PACKAGES = {"mkfs.xfs": "xfsprogs", "mkfs.btrfs": "btrfs-progs", "mkfs.ext4": "e2fsprogs", "nm": "binutils", "strace": "strace"}
 
+# The same for what is no program: pg_cron for Debian's Postgres 15.
+TEST_FILES = {"/usr/lib/postgresql/15/lib/pg_cron.so": "postgresql-15-cron"}
+
 
 def missing_tools():
     need = {"git": "git", "make": "make", "cc": "a C compiler", "cargo": "Rust", "node": "Node"}
@@ -27,7 +30,10 @@ def missing_tools():
 def install_test_packages():
     """Installs the packages of TEST_PACKAGES where we are root on Debian or Ubuntu; elsewhere the tests skip by name."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    packages = sorted({package for program, package in TEST_PACKAGES.items() if shutil.which(program, path=path) is None})
+    packages = {package for program, package in TEST_PACKAGES.items() if shutil.which(program, path=path) is None}
+    # Only beside the server that it is for.
+    packages |= {package for file, package in TEST_FILES.items() if pathlib.Path(file).parent.exists() and not pathlib.Path(file).exists()}
+    packages = sorted(packages)
     if not packages:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:

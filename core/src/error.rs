@@ -89,6 +89,8 @@ kinds! {
     Panic = -27, "panic";
     /// An invariant of forklift does not hold; a defect of forklift.
     Internal = -28, "internal";
+    /// It is protected against being deleted or replaced.
+    Protected = -29, "protected";
 }
 
 impl ErrorKind {

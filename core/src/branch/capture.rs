@@ -169,6 +169,7 @@ impl Branch {
             user: credentials.url.name,
             database: credentials.database,
             fork: self.record.fork,
+            safe: self.record.safe,
             facts,
             report: report.clone(),
             mark,

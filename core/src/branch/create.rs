@@ -11,7 +11,7 @@ use super::program::Listener;
 use super::shared::{Shared, invalid};
 use super::{Branch, datadir, name, program, url};
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, Credentials, InitOptions, Installation, Role, Server, Sql, UrlForm};
+use crate::postgres::{self, Credentials, InitOptions, Installation, Limits, Role, SafeMode, Server, Sql, UrlForm};
 use crate::progress::Control;
 
 /// What a new branch holds.
@@ -43,6 +43,8 @@ pub struct CreateOptions {
     pub user: Option<String>,
     /// Also a local TCP port.
     pub tcp: bool,
+    /// How long its server runs at each start.
+    pub limits: Limits,
     /// `name=value` settings of its own.
     pub settings: Vec<(String, String)>,
 }
@@ -114,7 +116,10 @@ pub(super) fn plan<'a>(name: &'a str, origin: &str, installation: &'a Installati
         installation,
         fork: false,
         keep_replication: false,
+        safe: SafeMode::Off,
+        disjoint: false,
         tcp: options.tcp,
+        limits: options.limits,
         settings: &options.settings,
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, source: &Path, options: &
     carry_configuration(&source, &data, &mut warnings)?;
     fit_to_machine(&data, &mut warnings)?;
     // Slots and signal files are not copied.
-    let mut off = [settings::switched_off(&data, None)?, settings::switched_off(&source, None)?].concat();
+    let mut off = [settings::switched_off(&data, &[], None)?, settings::switched_off(&source, &[], None)?].concat();
     off.sort();
     off.dedup();
     // Before the first look into it: a standby's signal file would keep the single-user backend from running.

@@ -12,7 +12,7 @@ use super::record::BranchRecord;
 use super::registry::Branches;
 use super::shared::{Place, Shared};
 use crate::error::{Error, Result};
-use crate::postgres::{self, Address, RunAs, Server};
+use crate::postgres::{self, Address, Limits, RunAs, SafeMode, Server};
 use crate::progress::Control;
 use crate::store::{Drilled, VerifyOptions, VerifyReport};
 
@@ -58,6 +58,11 @@ fn start(shared: &Shared, drilled: &Drilled<'_>, control: &Control) -> Result<()
         version: installation.version,
         fork: true,
         keep_replication: false,
+        // Jobs and libraries of the captured cluster have no business outside of a drill.
+        safe: SafeMode::BestEffort,
+        ranges: None,
+        limits: Limits::default(),
+        protected: false,
         settings: Vec::new(),
         project: None,
     };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{ClusterFacts, CopyReport, DatabaseLocale, Mark, Server, Sql};
+use crate::postgres::{ClusterFacts, CopyReport, DatabaseLocale, Mark, SafeMode, Server, Sql};
 use crate::store::Half;
 
 /// The facts of a cluster half.
@@ -23,6 +23,9 @@ pub(super) struct CapturedCluster {
     pub(super) database: String,
     /// It is a fork.
     pub(super) fork: bool,
+    /// Its server was kept from reaching outside: so are forks of the checkpoint where nothing else is said.
+    #[serde(default)]
+    pub(super) safe: SafeMode,
     /// Versions, locales, extensions.
     pub(super) facts: ClusterFacts,
     /// Sequences to put back and the like.

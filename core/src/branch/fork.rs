@@ -1,6 +1,6 @@
 //! Forking: a new branch with the state of another branch or of a checkpoint.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,14 +9,18 @@ use serde::Serialize;
 use super::capture::elapsed_ms;
 use super::create::credentials;
 use super::facts::CapturedCluster;
+use super::first_work::{self, FirstWork};
 use super::layout::{self, ClusterRecord};
 use super::making::{Making, Plan};
 use super::registry::records;
 use super::shared::Shared;
-use super::{Branch, cache, materialise, name, settings, space};
+use super::{Branch, BranchRecord, cache, materialise, name, settings, space};
 use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, ClusterFacts, ControlFile, CopyReport, Credentials, Installation, SequenceState, ServerStatus, TreeSink};
+use crate::postgres::{
+    self, ClusterFacts, ControlFile, CopyReport, Credentials, Installation, Limits, MovedSequence, SafeMode, SafeReport, ServerStatus,
+    TreeSink,
+};
 use crate::progress::Control;
 use crate::store::Ref;
 use crate::sys::lock::Mode;
@@ -50,8 +54,19 @@ pub struct ForkOptions {
     pub mode: ForkMode,
     /// Also a local TCP port.
     pub tcp: bool,
+    /// How long its server runs at each start.
+    pub limits: Limits,
     /// Keep slots, subscriptions, archiving and standbys as the source has them.
     pub keep_replication: bool,
+    /// Keep its server from reaching outside, now and at every later start; as its parent where not said.
+    pub safe: Option<SafeMode>,
+    /// Clear what opens other systems before anybody can connect: user mappings, options of foreign servers, connection strings
+    /// of subscriptions, logins in configuration files, keys of vaults.
+    pub blank_credentials: bool,
+    /// SQL that psql runs, as superuser in the URL's database, before anybody can connect; where it fails there is no fork.
+    pub run: Option<PathBuf>,
+    /// Give its sequences ranges that no other branch of this store has.
+    pub disjoint_sequences: bool,
     /// `name=value` settings of its own.
     pub settings: Vec<(String, String)>,
 }
@@ -74,6 +89,15 @@ pub struct ForkReport {
     pub prepared: Vec<String>,
     /// What was switched off in it.
     pub switched_off: Vec<String>,
+    /// Of a safe fork: which layers keep its server from reaching outside, and what they leave open.
+    pub safe: Option<SafeReport>,
+    /// Credentials that were cleared, by what they were for.
+    pub blanked: Vec<String>,
+    /// The SQL file that was run before anybody could connect.
+    #[serde(serialize_with = "crate::report::optional_path")]
+    pub ran: Option<PathBuf>,
+    /// Sequences that were given ranges of their own.
+    pub ranges: Vec<MovedSequence>,
     /// Anything else worth knowing.
     pub warnings: Vec<String>,
 }
@@ -88,6 +112,8 @@ pub(super) fn fork(
 ) -> Result<(Branch, ForkReport)> {
     let off = if options.keep_replication { Vec::new() } else { settings::off_in_forks() };
     name::check_settings(name, &options.settings, &off)?;
+    let options = &ForkOptions { safe: options.safe.or(source.map(|source| source.record.safe)), ..options.clone() };
+    first_work::check(options)?;
     let begin = Instant::now();
     let (branch, mut report) = match (from, source) {
         (_, Some(source)) => of_branch(shared, name, source, options, control)?,
@@ -105,9 +131,24 @@ fn plan<'a>(name: &'a str, origin: String, parent: Option<String>, installation:
         installation,
         fork: true,
         keep_replication: options.keep_replication,
+        safe: options.safe.unwrap_or_default(),
+        disjoint: options.disjoint_sequences,
         tcp: options.tcp,
+        limits: options.limits,
         settings: &options.settings,
     }
+}
+
+/// What keeps the new fork's server from reaching outside, refused before anything is made; `None` for one that is not safe.
+fn contained(shared: &Shared, name: &str, options: &ForkOptions) -> Result<Option<SafeReport>> {
+    let mode = options.safe.unwrap_or_default();
+    if mode == SafeMode::Off {
+        return Ok(None);
+    }
+    settings::check_safe(name, &options.settings)?;
+    let layers = shared.layers()?;
+    layers.decide(mode)?;
+    Ok(Some(layers.clone()))
 }
 
 fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOptions, control: &Control) -> Result<(Branch, ForkReport)> {
@@ -126,9 +167,14 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
     }
     let installation = shared.installation(&source.record.postgres, source.record.version)?;
     let origin = format!("branch:{}", source.record.id);
+    let contained = contained(shared, name, options)?;
     let making = Making::begin(shared, &plan(name, origin.clone(), Some(source.record.id.clone()), &installation, options), control)?;
     let (from, data) = (source.data()?, making.cluster_folder().data());
-    let switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&from, server.as_ref())? };
+    let mut switched_off =
+        if options.keep_replication { Vec::new() } else { settings::switched_off(&from, &source.record.settings, server.as_ref())? };
+    if contained.is_some() {
+        switched_off.extend(settings::workers(&from, server.as_ref())?);
+    }
     let known: Option<ClusterRecord> = layout::load_optional(&source.folder.cluster(&source.read_current()?).record())?;
     let of_source = source.credentials()?;
     let (copy, how) = copy(&from, &data, server.as_ref(), options.mode, control)?;
@@ -145,10 +191,12 @@ fn of_branch(shared: &Arc<Shared>, name: &str, source: &Branch, options: &ForkOp
         unlogged: copy.unlogged,
         prepared: copy.prepared,
         switched_off,
+        safe: contained,
         ..ForkReport::default()
     };
     let facts = known.and_then(|known| known.facts);
-    let branch = bring_up(making, &of_source, &origin, &copy.sequences, facts, options, &mut report, None, control)?;
+    let work = FirstWork { options, sequences: &copy.sequences, ranges: source.record.ranges };
+    let branch = bring_up(making, &of_source, &origin, &work, facts, &mut report, None, control)?;
     Ok((branch, report))
 }
 
@@ -191,14 +239,20 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
     })?;
     let captured = CapturedCluster::of(half)?;
     let (installation, parent) = place_of(shared, &reference, &captured)?;
+    let ranges = parent.as_ref().and_then(|parent| parent.ranges);
+    let options = &ForkOptions { safe: options.safe.or(Some(captured.safe)), ..options.clone() };
+    let contained = contained(shared, name, options)?;
     let begin = Instant::now();
     let reader = shared.store.reader(control)?;
     let origin = format!("checkpoint:{id}");
-    let making = Making::begin(shared, &plan(name, origin.clone(), parent, &installation, options), control)?;
+    let making = Making::begin(shared, &plan(name, origin.clone(), parent.map(|parent| parent.id), &installation, options), control)?;
     let data = making.cluster_folder().data();
     let filled = materialise::fill(shared, &reader, id, half, &captured, &installation, &data, options.keep_replication, control)?;
     drop(reader);
-    let switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&data, None)? };
+    let mut switched_off = if options.keep_replication { Vec::new() } else { settings::switched_off(&data, &[], None)? };
+    if contained.is_some() {
+        switched_off.extend(settings::workers(&data, None)?);
+    }
     let of_source = credentials(&captured.superuser, &captured.user, &captured.database)?;
     let (mode, how) = filled.cached.map_or(("checkpoint", Method::Copy), |method| ("cache", method));
     let mut report = ForkReport {
@@ -208,21 +262,23 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
         unlogged: captured.report.unlogged.clone(),
         prepared: captured.report.prepared.clone(),
         switched_off,
+        safe: contained,
         warnings: filled.warnings,
         ..ForkReport::default()
     };
     let sequences = if filled.cached.is_some() { &[] } else { captured.report.sequences.as_slice() };
     let key = filled.cached.is_none().then_some(filled.key.as_str());
-    let branch = bring_up(making, &of_source, &origin, sequences, Some(captured.facts.clone()), options, &mut report, key, control)?;
+    let work = FirstWork { options, sequences, ranges };
+    let branch = bring_up(making, &of_source, &origin, &work, Some(captured.facts.clone()), &mut report, key, control)?;
     Ok((branch, report))
 }
 
 /// The programs for a checkpoint's cluster, and the branch it was taken of where that still exists.
-pub(super) fn place_of(shared: &Shared, reference: &Ref, captured: &CapturedCluster) -> Result<(Installation, Option<String>)> {
+pub(super) fn place_of(shared: &Shared, reference: &Ref, captured: &CapturedCluster) -> Result<(Installation, Option<BranchRecord>)> {
     let of = reference.branch.as_deref().unwrap_or(&captured.branch);
     let origin = records(shared)?.into_iter().find(|record| record.id == of && record.version.major == captured.facts.version.major);
     match origin {
-        Some(record) => Ok((shared.installation(&record.postgres, record.version)?, Some(record.id))),
+        Some(record) => Ok((shared.installation(&record.postgres, record.version)?, Some(record))),
         None => Ok((postgres::choose(&shared.environment, Some(captured.facts.version.major))?, None)),
     }
 }
@@ -233,26 +289,21 @@ fn bring_up(
     making: Making,
     of_source: &Credentials,
     origin: &str,
-    sequences: &[SequenceState],
+    work: &FirstWork<'_>,
     facts: Option<ClusterFacts>,
-    options: &ForkOptions,
     report: &mut ForkReport,
     cache_key: Option<&str>,
     control: &Control,
 ) -> Result<Branch> {
     let begin = Instant::now();
     let own = credentials(&of_source.ours.name, &of_source.url.name, &of_source.database)?;
-    let inside = |server: &postgres::Server| {
-        let put_back = postgres::put_back(server, sequences)?;
-        let subscriptions = if options.keep_replication { Vec::new() } else { settings::subscriptions(server)? };
-        Ok((put_back, subscriptions))
-    };
-    let (put_back, subscriptions) = making.first_start(&own, inside, |_| Ok(()), control)?;
+    work.on_files(&making, report)?;
+    let inside = |server: &postgres::Server| work.on_server(&making, server, &own, report, control);
+    let put_back = making.first_start(&own, inside, |_| Ok(()), control)?;
     control.check()?;
-    report.switched_off.extend(subscriptions);
     report.parts_ms.push(("start".to_owned(), elapsed_ms(begin)));
     let data = making.cluster_folder().data();
-    if let Some(key) = cache_key {
+    if let Some(key) = cache_key.filter(|_| !work.changes_the_copy()) {
         cache::keep(&making.shared, key, &data);
     }
     let mut record = ClusterRecord::new(&making.cluster, origin);

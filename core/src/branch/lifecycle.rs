@@ -97,7 +97,7 @@ impl Branch {
         self.info()
     }
 
-    fn refuse_held(&self) -> Result<()> {
+    pub(super) fn refuse_held(&self) -> Result<()> {
         match layout::load_optional::<Hold>(&self.folder.hold())? {
             None => Ok(()),
             Some(hold) => {
@@ -132,7 +132,8 @@ impl Branch {
     fn start_spec(&self, bound: bool) -> Result<ServerSpec> {
         let (data, run) = (self.data()?, self.folder.run());
         let place = Place { data: &data, run: &run, address: &self.record.address };
-        self.shared.spec(&self.record, &place, &self.credentials()?, false, bound)
+        let spec = self.shared.spec(&self.record, &place, &self.credentials()?, false, bound)?;
+        Ok(ServerSpec { limits: self.record.limits, ..spec })
     }
 
     /// Stops it with the lock held.

@@ -8,7 +8,7 @@ use super::registry::{lock_registry, making_records, records};
 use super::shared::{LOCK_PATIENCE, PATIENCE, Place, Shared};
 use super::{Branch, BranchRecord, sweep};
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, Address, Credentials, Installation, Server, StopMode};
+use crate::postgres::{self, Address, Credentials, Installation, Limits, Ranges, SafeMode, Server, StopMode};
 use crate::progress::Control;
 use crate::sys;
 use crate::sys::fs::Syncs;
@@ -22,7 +22,11 @@ pub(super) struct Plan<'a> {
     pub(super) installation: &'a Installation,
     pub(super) fork: bool,
     pub(super) keep_replication: bool,
+    pub(super) safe: SafeMode,
+    /// Its sequences get ranges of their own.
+    pub(super) disjoint: bool,
     pub(super) tcp: bool,
+    pub(super) limits: Limits,
     pub(super) settings: &'a [(String, String)],
 }
 
@@ -59,11 +63,12 @@ impl Making {
                 continue;
             }
             let taken: Vec<u16> = existing.iter().chain(&making).filter_map(|record| record.address.port).collect();
-            return Self::make(shared, plan, &taken);
+            let ranges = ranges(plan, &existing, &making);
+            return Self::make(shared, plan, &taken, ranges);
         }
     }
 
-    fn make(shared: &Arc<Shared>, plan: &Plan<'_>, taken: &[u16]) -> Result<Self> {
+    fn make(shared: &Arc<Shared>, plan: &Plan<'_>, taken: &[u16], ranges: Option<Ranges>) -> Result<Self> {
         let id = sys::id::sortable()?;
         let record = BranchRecord {
             format: FORMAT,
@@ -76,6 +81,10 @@ impl Making {
             version: plan.installation.version,
             fork: plan.fork,
             keep_replication: plan.keep_replication,
+            safe: plan.safe,
+            ranges,
+            limits: plan.limits,
+            protected: false,
             settings: plan.settings.to_vec(),
             project: None,
             id: id.clone(),
@@ -180,6 +189,17 @@ fn wait_for(lock: &std::path::Path, control: &Control) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// The ranges of sequences of a new branch: those of its parent, or the first behind them that no other branch has.
+fn ranges(plan: &Plan<'_>, existing: &[BranchRecord], making: &[BranchRecord]) -> Option<Ranges> {
+    let of_parent = existing.iter().find(|record| plan.parent.as_ref() == Some(&record.id)).and_then(|parent| parent.ranges);
+    if !plan.disjoint {
+        return of_parent;
+    }
+    let given: Vec<u32> = existing.iter().chain(making).filter_map(|record| Some(record.ranges?.index)).collect();
+    let above = of_parent.map_or(0, |ranges| ranges.index);
+    (above + 1..u32::MAX).find(|index| !given.contains(index)).map(Ranges::new)
 }
 
 /// An address whose port no other branch of this store has, whether its server runs or not.

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: `record` and `layout` (what is on disk), `registry` (names, find, delete), `making` (a branch that does
 //! not exist yet), `sweep` (what dead processes left), `create` with `program`, `datadir`, `conf`, `libraries`, `url` and `source_url`,
-//! `settings` (what a fork's server is told), `space`, `fork`, `lifecycle` (start, stop, url), `capture` (a cluster into a checkpoint)
+//! `settings` (what a fork's server is told), `space`, `fork` with `first_work`, `lifecycle` (start, stop, url), `change` (name, protection), `capture` (a cluster into a checkpoint)
 //! with `storing` and `facts`, `closing` (leaving a database alone), `materialise` (a checkpoint into a cluster) with `cache`, `drill`; `shared` is what the handles have in common,
 //! `needs` what the doctor asks.
 //!
@@ -10,12 +10,14 @@
 
 mod cache;
 mod capture;
+mod change;
 mod closing;
 mod conf;
 mod create;
 mod datadir;
 mod drill;
 mod facts;
+mod first_work;
 mod fork;
 mod layout;
 mod libraries;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::postgres::{Address, Version};
+use crate::postgres::{Address, Limits, Ranges, SafeMode, Version};
 
 /// `branches/<id>/branch.json`, outside the branchable data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,18 @@ pub struct BranchRecord {
     pub fork: bool,
     /// Replication was kept on request.
     pub keep_replication: bool,
+    /// Its server is kept from reaching outside, at every start.
+    #[serde(default)]
+    pub safe: SafeMode,
+    /// Its sequences have ranges that its siblings do not share.
+    #[serde(default)]
+    pub ranges: Option<Ranges>,
+    /// How long its server runs.
+    #[serde(default)]
+    pub limits: Limits,
+    /// It is not deleted.
+    #[serde(default)]
+    pub protected: bool,
     /// `name=value` settings of its own.
     pub settings: Vec<(String, String)>,
     /// The project it belongs to, by id.
@@ -83,6 +95,12 @@ pub struct BranchInfo {
     pub data: PathBuf,
     /// Bytes of the branch's folder on disk (apparent blocks, shared ones counted).
     pub bytes: u64,
+    /// Whether its server is kept from reaching outside: `off`, `strict`, `best-effort`.
+    pub safe: SafeMode,
+    /// How long its server runs, in milliseconds.
+    pub limits: Limits,
+    /// It is not deleted.
+    pub protected: bool,
     /// The project it belongs to.
     pub project: Option<String>,
     /// A restore is pending: it cannot be started before `project recover`.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::change::refuse_protected;
 use super::layout::{self, Current, DELETING, Folder, Hold, MAKING};
 use super::shared::{LOCK_PATIENCE, Shared, named};
 use super::sweep;
@@ -188,25 +189,30 @@ impl Branch {
             name: record.name,
             id: record.id,
             origin: record.origin,
+            safe: record.safe,
+            limits: record.limits,
+            protected: record.protected,
             project: record.project,
         })
     }
 
     fn rebind(&self, project: Option<&str>) -> Result<()> {
-        let _registry = lock_registry(&self.shared, &Control::silent())?;
-        let mut record: BranchRecord = layout::load(&self.folder.record())?;
-        if let (Some(bound), Some(wanted)) = (&record.project, project)
-            && bound != wanted
-        {
-            return Err(Error::new(ErrorKind::AlreadyExists, format!("it belongs to project {bound}"))
-                .hint(format!("fork it with `forklift project setup --from {}`", record.name)));
-        }
-        record.project = project.map(str::to_owned);
-        layout::save(&self.folder.record(), &record)
+        let change = |record: &mut BranchRecord| {
+            if let (Some(bound), Some(wanted)) = (&record.project, project)
+                && bound != wanted
+            {
+                return Err(Error::new(ErrorKind::AlreadyExists, format!("it belongs to project {bound}"))
+                    .hint(format!("fork it with `forklift project setup --from {}`", record.name)));
+            }
+            record.project = project.map(str::to_owned);
+            Ok(())
+        };
+        self.change(change).map(drop)
     }
 
     fn delete(&self, control: &Control) -> Result<Vec<String>> {
         let lock = self.lock(Mode::Exclusive, control)?;
+        refuse_protected(&layout::load(&self.folder.record())?)?;
         self.refuse_dependents(&records(&self.shared)?)?;
         self.sweep_locked()?;
         if let Some(cluster) = self.cluster_in_the_making()? {
@@ -219,6 +225,7 @@ impl Branch {
         let registry = lock_registry(&self.shared, control)?;
         self.refuse_dependents(&records(&self.shared)?)?;
         let record: BranchRecord = layout::load(&self.folder.record())?;
+        refuse_protected(&record)?;
         let doomed = self.shared.root.join(format!("{DELETING}{}", self.record.id));
         sys::fs::rename_new(self.folder.path(), &doomed)?;
         sys::fs::Syncs::new().folder(&self.shared.root)?;

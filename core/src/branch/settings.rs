@@ -6,7 +6,7 @@ use super::BranchRecord;
 use super::conf::{self, Settings};
 use super::shared::invalid;
 use crate::error::Result;
-use crate::postgres::{self, ControlFile, Installation, Server, Sql};
+use crate::postgres::{self, ControlFile, Installation, SafeMode, Server, Sql};
 
 /// What reaches out of a fork, or waits for somebody outside: emptied on its command line for its life.
 const REACHING_OUT: &[(&str, &str, u32)] = &[
@@ -20,6 +20,16 @@ const REACHING_OUT: &[(&str, &str, u32)] = &[
     ("primary_slot_name", "", 13),
     ("synchronous_standby_names", "", 13),
     ("max_logical_replication_workers", "0", 13),
+    ("synchronized_standby_slots", "", 17),
+    ("sync_replication_slots", "off", 17),
+];
+
+/// What a safe fork is told beside that: no extension's own process is started, and nothing that needs what is refused to it.
+const SAFE: &[(&str, &str, u32)] = &[
+    ("max_worker_processes", "0", 13),
+    // Shared files of the machine are not its own.
+    ("dynamic_shared_memory_type", "mmap", 13),
+    ("io_method", "worker", 18),
 ];
 
 /// Places outside that a copied configuration may name.
@@ -28,6 +38,26 @@ const OUTSIDE: &[(&str, &str)] = &[("ssl", "off"), ("external_pid_file", ""), ("
 /// Names of what stays off in a fork, which its own settings may not switch on.
 pub(super) fn off_in_forks() -> Vec<&'static str> {
     REACHING_OUT.iter().map(|(name, ..)| *name).collect()
+}
+
+/// Refuses settings that would undo what keeps a safe fork from reaching outside.
+pub(super) fn check_safe(branch: &str, settings: &[(String, String)]) -> Result<()> {
+    match settings.iter().find(|(own, _)| SAFE.iter().any(|(name, ..)| own.eq_ignore_ascii_case(name))) {
+        None => Ok(()),
+        Some((own, _)) => Err(invalid(format!("branch {branch}: {own} is set by forklift itself in a safe fork"))
+            .with("branch", branch)
+            .hint(format!("leave {own} out, or fork without --safe"))),
+    }
+}
+
+/// Libraries of the source whose own processes a safe fork does not start.
+pub(super) fn workers(data: &Path, server: Option<&Server>) -> Result<Vec<String>> {
+    let libraries = match server {
+        Some(server) => super::facts::session(server)?.value("select current_setting('shared_preload_libraries')")?,
+        None => conf::of_data(data)?.get("shared_preload_libraries").cloned().unwrap_or_default(),
+    };
+    let names = libraries.split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty());
+    Ok(names.map(|name| format!("background workers of {name}")).collect())
 }
 
 /// `name=value` pairs for a start, the branch's own last.
@@ -55,7 +85,17 @@ pub(super) fn command_line(record: &BranchRecord, data: &Path, installation: &In
             }
         }
         let configured = conf::of_data(data)?;
+        let safe = record.safe != SafeMode::Off;
+        if safe {
+            for (name, value, _) in SAFE.iter().filter(|(.., since)| major >= *since) {
+                set(name, value);
+            }
+        }
         for (name, needed) in minimums(&ControlFile::read(data)?) {
+            // Only a standby needs as many as its source.
+            if safe && name == "max_worker_processes" {
+                continue;
+            }
             let own = own_value(record, name);
             let given = own.clone().or_else(|| configured.get(name).cloned()).and_then(|value| value.parse::<u32>().ok());
             match given {
@@ -87,9 +127,11 @@ fn own_value(record: &BranchRecord, name: &str) -> Option<String> {
     record.settings.iter().rev().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
 }
 
-/// What the source of a fork has on that its fork has not, by name: from its files and, where it runs, from its server.
-pub(super) fn switched_off(data: &Path, server: Option<&Server>) -> Result<Vec<String>> {
+/// What the source of a fork has on that its fork has not, by name: from its files, its
+/// own command line and, where it runs, its server.
+pub(super) fn switched_off(data: &Path, own: &[(String, String)], server: Option<&Server>) -> Result<Vec<String>> {
     let mut found = of_settings(&conf::of_data(data)?);
+    found.extend(of_settings(&own.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect()));
     if let Some(server) = server {
         let mut session = super::facts::session(server)?;
         let names: Vec<String> =
@@ -133,7 +175,7 @@ fn of_settings(settings: &Settings) -> Vec<String> {
     let on = |name: &str, value: &str| match name {
         // A plain server has these at their defaults; nothing outside hears of it.
         "max_logical_replication_workers" | "log_destination" => false,
-        "archive_mode" | "ssl" | "logging_collector" => {
+        "archive_mode" | "ssl" | "logging_collector" | "sync_replication_slots" => {
             !matches!(value.to_ascii_lowercase().as_str(), "off" | "false" | "no" | "0" | "f" | "n" | "")
         }
         // Shown where archiving is off.

@@ -9,7 +9,9 @@ use super::BranchRecord;
 use super::settings;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, Address, Credentials, Installation, RunAs, Server, ServerSpec, Version};
+use crate::postgres::{
+    self, Address, Containment, Credentials, Installation, Limits, RunAs, SafeMode, SafeReport, Server, ServerSpec, Version,
+};
 use crate::store::Store;
 use crate::sys;
 
@@ -28,6 +30,7 @@ pub(super) struct Shared {
     /// `branches/` of the store.
     pub(super) root: PathBuf,
     run_as: OnceLock<RunAs>,
+    layers: OnceLock<SafeReport>,
     installations: Mutex<HashMap<PathBuf, Installation>>,
     /// Servers that end with this process, by branch id: their handles hold the pipe to the keeper.
     bound: Mutex<HashMap<String, Server>>,
@@ -47,6 +50,7 @@ impl Shared {
             environment: environment.clone(),
             root: store.branches(),
             run_as: OnceLock::new(),
+            layers: OnceLock::new(),
             installations: Mutex::default(),
             bound: Mutex::default(),
         }
@@ -64,6 +68,12 @@ impl Shared {
         }
         let found = RunAs::detect(&self.environment)?;
         Ok(self.run_as.get_or_init(|| found))
+    }
+
+    /// What this machine has to keep a server from reaching outside, found out once.
+    pub(super) fn layers(&self) -> Result<&SafeReport> {
+        let run_as = self.run_as()?;
+        Ok(self.layers.get_or_init(|| postgres::layers(run_as, &self.environment)))
     }
 
     /// The programs of a branch: those it was made with, else others of the same major version.
@@ -93,6 +103,9 @@ impl Shared {
         let run_as = self.run_as()?.clone();
         run_as.check(&installation, place.data)?;
         let settings = settings::command_line(record, place.data, &installation)?;
+        let contain = if record.safe == SafeMode::Off { None } else { self.layers()?.decide(record.safe)? };
+        let store = self.store.path();
+        let contain = contain.map(|with| Containment { closed: vec![store.canonicalize().unwrap_or_else(|_| store.to_owned())], ..with });
         Ok(ServerSpec {
             installation,
             run_as,
@@ -103,6 +116,8 @@ impl Shared {
             credentials: credentials.clone(),
             set_passwords,
             settings,
+            contain,
+            limits: Limits::default(),
             bound_to_owner,
             patience: PATIENCE,
         })

@@ -103,7 +103,7 @@ pub(super) fn create(shared: &Arc<Shared>, name: &str, url: &str, options: &Crea
 }
 
 /// A client program that runs as the caller, whose URL it is; the password comes by the environment.
-fn client(installation: &Installation, name: &str, password: Option<&str>) -> Result<Command> {
+pub(super) fn client(installation: &Installation, name: &str, password: Option<&str>) -> Result<Command> {
     let mut command = Command::new(installation.program(name)?);
     for variable in REMOVED {
         command.env_remove(variable);

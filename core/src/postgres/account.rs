@@ -158,6 +158,11 @@ impl RunAs {
     /// # Errors
     /// `PostgresNotFound` where the program is not there.
     pub fn command(&self, installation: &Installation, program: &str) -> Result<Command> {
+        self.command_as(&self.switch(), installation, program)
+    }
+
+    /// The same with another change of identity.
+    pub(super) fn command_as(&self, switch: &Switch, installation: &Installation, program: &str) -> Result<Command> {
         let path = installation.program(program)?;
         let mut command = Command::new(path);
         let mut search = OsString::from(&installation.bin);
@@ -166,7 +171,7 @@ impl RunAs {
         if let Some(libraries) = &installation.library_path {
             command.env("LD_LIBRARY_PATH", libraries);
         }
-        self.switch().apply_to(&mut command);
+        switch.apply_to(&mut command);
         Ok(command)
     }
 
@@ -218,7 +223,7 @@ impl RunAs {
         }
     }
 
-    fn switch(&self) -> Switch {
+    pub(super) fn switch(&self) -> Switch {
         match self {
             Self::Caller => Switch::stay(),
             Self::UserNamespace { uid, gid } => Switch::namespace(*uid, *gid),

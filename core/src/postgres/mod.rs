@@ -1,15 +1,18 @@
 //! Unmodified Postgres 13 to 18: installations, clusters, servers, and copies of both stopped and running ones.
 //!
 //! Read in this order: `installation`, `find`, `bundled`, `control_file`, `cluster` (what a cluster needs), `initdb`,
-//! `account` (as whom servers run), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
-//! `tree_sink`, `store_sink` and `clone_sink`, `wal`, `stopped`, `write`, `databases`, `online`, `prepare`, `sequences`, `mark`.
+//! `account` (as whom servers run), `contain` (how a fork is kept from reaching outside), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
+//! `tree_sink`, `store_sink` and `clone_sink`, `wal`, `stopped`, `write`, `databases`, `online`, `prepare`, `sequences`,
+//! `blank` and `jobs` (what is done to a fork before anybody connects), `mark`.
 
 mod account;
 mod address;
+mod blank;
 mod bundled;
 mod clone_sink;
 mod cluster;
 mod cluster_cache;
+mod contain;
 mod control_file;
 mod crc32c;
 mod databases;
@@ -19,6 +22,7 @@ mod find;
 mod in_use;
 mod initdb;
 mod installation;
+mod jobs;
 pub mod keeper;
 mod layout;
 mod lock_file;
@@ -42,20 +46,23 @@ mod write;
 
 pub use account::RunAs;
 pub use address::{Address, UrlForm};
+pub use blank::{blank_databases, blank_files};
 pub use bundled::install as install_bundled;
 pub use clone_sink::{CloneSink, StoredCluster, forget_kept};
 pub use cluster::{ClusterFacts, DatabaseLocale};
 pub use cluster_cache::ClusterCache;
+pub use contain::{Containment, Layer, SafeMode, SafeReport, layers};
 pub use control_file::{ClusterState, ControlFile};
 pub use find::{choose, find};
 pub use initdb::{InitOptions, initdb};
 pub use installation::{Extension, Installation, Origin, Version};
+pub use jobs::scheduled_jobs;
 pub use layout::cutting;
 pub use mark::{Mark, mark_running, mark_stopped};
 pub use online::{copy_atomic, copy_online};
 pub use prepare::{check_online_copy, check_restart, copy_settings, outside_tablespaces, prepare_copy, prepare_restart};
-pub use sequences::{SequenceState, put_back, read_all};
-pub use server::{Server, ServerSpec, ServerStatus, StopMode, bootstrap_superuser, status};
+pub use sequences::{MovedSequence, Ranges, SequenceState, make_disjoint, put_back, read_all};
+pub use server::{Limits, Server, ServerSpec, ServerStatus, StopMode, bootstrap_superuser, status};
 pub use sink::{CopyReport, Sink, SourceFile};
 pub use sql::{Credentials, Role, Sql};
 pub use stopped::{copy_stopped, snapshot_stopped};

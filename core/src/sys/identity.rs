@@ -13,6 +13,8 @@ use super::spawn;
 #[derive(Debug, Clone)]
 pub struct Switch {
     kind: Kind,
+    /// Away from the machine's network and System V objects.
+    apart: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -26,7 +28,7 @@ impl Switch {
     /// No change.
     #[must_use]
     pub fn stay() -> Self {
-        Self { kind: Kind::Stay }
+        Self { kind: Kind::Stay, apart: false }
     }
 
     /// A new user namespace in which this process's user and group appear as `uid` and `gid`.
@@ -35,13 +37,24 @@ impl Switch {
         let outside = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let uid_map = format!("{uid} {} 1", outside.0).into_bytes();
         let gid_map = format!("{gid} {} 1", outside.1).into_bytes();
-        Self { kind: Kind::Namespace { uid_map, gid_map } }
+        Self { kind: Kind::Namespace { uid_map, gid_map }, apart: false }
     }
 
     /// Another account, with its group alone.
     #[must_use]
     pub fn account(uid: u32, gid: u32) -> Self {
-        Self { kind: Kind::Account { uid, gid } }
+        Self { kind: Kind::Account { uid, gid }, apart: false }
+    }
+
+    /// The same in a network namespace of its own, in which only the loopback interface is, and an IPC namespace of its own.
+    /// Who stays itself gets a user namespace for it, in which it is called as outside.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        let kind = match self.kind {
+            Kind::Stay => Self::namespace(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()).kind,
+            other => other,
+        };
+        Self { kind, apart: true }
     }
 
     /// Makes `command` change before it executes.
@@ -115,13 +128,20 @@ impl Switch {
         match &self.kind {
             Kind::Stay => Ok(()),
             Kind::Namespace { uid_map, gid_map } => {
+                let more = if self.apart { APART } else { 0 };
                 // SAFETY: the caller is a fresh child with one thread.
-                check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
+                check(unsafe { libc::unshare(libc::CLONE_NEWUSER | more) })?;
                 put(c"/proc/self/setgroups", b"deny")?;
                 put(c"/proc/self/uid_map", uid_map)?;
-                put(c"/proc/self/gid_map", gid_map)
+                put(c"/proc/self/gid_map", gid_map)?;
+                if self.apart { raise_loopback() } else { Ok(()) }
             }
             Kind::Account { uid, gid } => {
+                if self.apart {
+                    // SAFETY: the caller is a fresh child with one thread.
+                    check(unsafe { libc::unshare(APART) })?;
+                    raise_loopback()?;
+                }
                 // By raw system call: the library's wrappers would signal threads that a child does not have.
                 // SAFETY: one group id at a valid address.
                 check_long(unsafe { libc::syscall(libc::SYS_setgroups, 1, std::ptr::from_ref(gid)) })?;
@@ -132,6 +152,26 @@ impl Switch {
             }
         }
     }
+}
+
+const APART: i32 = libc::CLONE_NEWNET | libc::CLONE_NEWIPC;
+
+/// Brings up the loopback interface of a new network namespace: servers before 15 talk to themselves over it.
+fn raise_loopback() -> Result<()> {
+    // SAFETY: plain numbers.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    check(socket)?;
+    // SAFETY: ifreq is plain data for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, letter) in request.ifr_name.iter_mut().zip(b"lo") {
+        *place = libc::c_char::from_ne_bytes([*letter]);
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the request lives for the call and has the interface's name.
+    let raised = check(unsafe { libc::ioctl(socket, libc::SIOCSIFFLAGS, &raw mut request) });
+    // SAFETY: opened above.
+    unsafe { libc::close(socket) };
+    raised
 }
 
 /// Makes `command` a server of the calling process: a session of its own, no inherited descriptor above 2, and SIGINT when

@@ -1,6 +1,8 @@
 //! Platform code: file system calls that name their path when they fail, locks, processes, namespaces.
 
 pub mod btrfs;
+#[cfg(feature = "postgres")]
+pub mod cage;
 pub mod extents;
 pub mod fs;
 pub mod holes;
@@ -12,6 +14,7 @@ pub mod library;
 pub mod locale;
 pub mod lock;
 pub mod mounts;
+pub mod orphans;
 pub mod parallel;
 pub mod ports;
 pub mod process;

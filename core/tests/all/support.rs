@@ -5,7 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use forklift::postgres::{Address, Credentials, Installation, Origin, Role, RunAs, Server, ServerSpec, ServerStatus, StopMode, status};
+use forklift::postgres::{
+    Address, Credentials, Installation, Limits, Origin, Role, RunAs, Server, ServerSpec, ServerStatus, StopMode, status,
+};
 use forklift::{Control, Environment, Result};
 
 /// How long anything may take.
@@ -148,6 +150,8 @@ pub(crate) fn spec_at(root: &Path) -> ServerSpec {
         credentials: Credentials::load(&root.join("credentials.json")).unwrap(),
         set_passwords: true,
         settings: vec![("fsync".to_owned(), "off".to_owned()), ("shared_buffers".to_owned(), "4MB".to_owned())],
+        contain: None,
+        limits: Limits::default(),
         bound_to_owner: false,
         patience: PATIENCE,
     }

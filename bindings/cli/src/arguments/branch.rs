@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 /// What can be done with branches.
 #[derive(Debug, Subcommand)]
@@ -19,6 +19,14 @@ pub(crate) enum BranchCommand {
     Start(Named),
     /// Stop the server cleanly
     Stop(Named),
+    /// Stop the server cleanly and start it again
+    Restart(Named),
+    /// Give it another name; its URL stays and its server goes on running
+    Rename(Rename),
+    /// Refuse to delete it from now on
+    Protect(Named),
+    /// Allow again to delete it
+    Unprotect(Named),
     /// Stop the server and remove the branch; refused while others depend on it
     Delete(Named),
 }
@@ -60,8 +68,18 @@ pub(crate) struct Named {
     pub(crate) name: String,
 }
 
+/// `branch rename`.
+#[derive(Debug, Args)]
+pub(crate) struct Rename {
+    /// Name or id of the branch
+    pub(crate) name: String,
+    /// Its new name: letters, digits, `.`, `_`, `-`
+    pub(crate) to: String,
+}
+
 /// `branch create`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("source").args(["from", "at"]).multiple(true)))]
 pub(crate) struct Create {
     /// Name of the new branch: letters, digits, `.`, `_`, `-`
     pub(crate) name: String,
@@ -101,6 +119,36 @@ pub(crate) struct Create {
     /// Keep slots, subscriptions, archiving and standbys as the source has them
     #[arg(long)]
     pub(crate) keep_replication: bool,
+    /// Keep the fork's server, and what its SQL starts, from reaching outside, now and at every later start
+    #[arg(long, value_enum, value_name = "MODE", num_args = 0..=1, require_equals = true, default_missing_value = "strict",
+        requires = "source")]
+    pub(crate) safe: Option<Safe>,
+    /// Clear what opens other systems from the fork: user mappings, foreign servers, subscriptions, logins, keys of vaults
+    #[arg(long, requires = "source", conflicts_with = "keep_replication")]
+    pub(crate) blank_credentials: bool,
+    /// Run this SQL file by psql before anybody can connect to the fork; where it fails there is no fork
+    #[arg(long, value_name = "FILE", requires = "source")]
+    pub(crate) run: Option<PathBuf>,
+    /// Give the fork's sequences ranges that no other branch has
+    #[arg(long, requires = "source")]
+    pub(crate) disjoint_sequences: bool,
+    /// Stop the server this long after each start, such as 2h
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) ttl: Option<u64>,
+    /// Stop the server once nobody has been connected for this long, such as 10m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) idle_stop: Option<u64>,
+}
+
+/// What keeps a fork from reaching outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Safe {
+    /// Both the system call filter and Landlock; refused where the machine lacks one
+    Strict,
+    /// What the machine has, which may be nothing
+    BestEffort,
+    /// Nothing, also where the source is a safe fork itself
+    Off,
 }
 
 /// How to copy a running source.
@@ -134,6 +182,18 @@ pub(crate) enum UrlForm {
     /// By address and port, for a branch made with --tcp: everything
     Tcp,
 }
+
+/// Milliseconds.
+fn time(text: &str) -> Result<u64, String> {
+    let time = humantime::parse_duration(text).map_err(|error| format!("{error}; write a time such as 90s, 10m or 2h"))?;
+    match u64::try_from(time.as_millis()) {
+        Ok(ms @ 1..=MOST_MS) => Ok(ms),
+        _ => Err("a time is between 1ms and 10 years".to_owned()),
+    }
+}
+
+/// Ten years.
+const MOST_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
 
 fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-pub(crate) use branch::{BranchCommand, Create, ForkMode, ShortCommand, UrlArguments, UrlForm};
+pub(crate) use branch::{BranchCommand, Create, ForkMode, Safe, ShortCommand, UrlArguments, UrlForm};
 pub(crate) use hook::{HookCommand, HookSettings, HostName};
 pub(crate) use pool::{PoolCommand, PoolPath, PoolSystem};
 pub(crate) use postgres::PostgresCommand;

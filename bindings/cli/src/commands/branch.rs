@@ -1,7 +1,7 @@
 //! Branches: list, inspect, url, start, stop, delete.
 
 use forklift::branch::{BranchInfo, ServerState, StartOptions};
-use forklift::postgres;
+use forklift::postgres::{self, SafeMode};
 use serde::Serialize;
 use serde_json::json;
 
@@ -34,6 +34,19 @@ pub(crate) fn run(context: &Context, output: &mut Output<'_>, command: BranchCom
             branch.stop(&context.control())?;
             output.result(&branch.info()?, |info| format!("{} is stopped", info.name))?;
         }
+        BranchCommand::Restart(named) => {
+            let branch = context.branches_with(&named.name)?.find(&named.name)?;
+            let info = branch.restart(StartOptions::default(), &context.control())?;
+            output.result(&info, |info| format!("{} runs again (pid {})", info.name, info.pid.unwrap_or_default()))?;
+        }
+        BranchCommand::Rename(arguments) => {
+            let branch = context.branches_with(&arguments.name)?.find(&arguments.name)?;
+            let before = branch.record().name.clone();
+            branch.rename(&arguments.to)?;
+            output.result(&branch.info()?, |info| format!("{before} is called {} now", info.name))?;
+        }
+        BranchCommand::Protect(named) => protect(context, output, &named.name, true)?,
+        BranchCommand::Unprotect(named) => protect(context, output, &named.name, false)?,
         BranchCommand::Delete(named) => {
             let branches = context.branches_with(&named.name)?;
             let name = branches.find(&named.name)?.record().name.clone();
@@ -43,6 +56,13 @@ pub(crate) fn run(context: &Context, output: &mut Output<'_>, command: BranchCom
         }
     }
     Ok(exit::DONE)
+}
+
+fn protect(context: &Context, output: &mut Output<'_>, name: &str, protected: bool) -> Result<(), Failure> {
+    let branch = context.branches_with(name)?.find(name)?;
+    branch.protect(protected)?;
+    let verb = if protected { "is protected" } else { "can be deleted" };
+    output.result(&branch.info()?, |info| format!("{} {verb}", info.name))
 }
 
 fn list(context: &Context, output: &mut Output<'_>) -> Result<(), Failure> {
@@ -95,6 +115,17 @@ fn details(info: &BranchInfo) -> String {
     }
     row("data", text::path(&info.data));
     row("size", text::bytes(info.bytes));
+    if info.safe != SafeMode::Off {
+        row("safe", if info.safe == SafeMode::Strict { "strict" } else { "best effort" }.to_owned());
+    }
+    for (name, limit) in [("ttl", info.limits.ttl_ms), ("idle stop", info.limits.idle_ms)] {
+        if let Some(limit) = limit {
+            row(name, text::milliseconds(limit));
+        }
+    }
+    if info.protected {
+        row("protected", "yes".to_owned());
+    }
     if let Some(project) = &info.project {
         row("project", project.clone());
     }

@@ -1,10 +1,11 @@
 //! `branch create`: from nothing, a command, another cluster, or as a fork.
 
 use forklift::branch::{BranchInfo, Branches, CreateOptions, ForkFrom, ForkOptions, ForkReport, Origin};
+use forklift::postgres::{Limits, SafeMode, SafeReport};
 use serde::Serialize;
 
 use super::checkpoint;
-use crate::arguments::{Create, ForkMode};
+use crate::arguments::{Create, ForkMode, Safe};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -39,6 +40,11 @@ pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Crea
                 },
                 tcp: arguments.tcp,
                 keep_replication: arguments.keep_replication,
+                limits: Limits { ttl_ms: arguments.ttl, idle_ms: arguments.idle_stop },
+                safe: arguments.safe.map(safe_mode),
+                blank_credentials: arguments.blank_credentials,
+                run: arguments.run.map(|file| context.folder().join(file)),
+                disjoint_sequences: arguments.disjoint_sequences,
                 settings: arguments.settings,
             };
             let (branch, report) = branches.fork(&name, &source, &options, &context.control())?;
@@ -69,12 +75,21 @@ pub(super) fn create(context: &Context, output: &mut Output<'_>, arguments: Crea
     Ok(())
 }
 
+fn safe_mode(safe: Safe) -> SafeMode {
+    match safe {
+        Safe::Strict => SafeMode::Strict,
+        Safe::BestEffort => SafeMode::BestEffort,
+        Safe::Off => SafeMode::Off,
+    }
+}
+
 fn origin(context: &Context, arguments: Create) -> (Origin, CreateOptions) {
     let options = CreateOptions {
         major: arguments.postgres_major,
         database: arguments.database,
         user: arguments.user,
         tcp: arguments.tcp,
+        limits: Limits { ttl_ms: arguments.ttl, idle_ms: arguments.idle_stop },
         settings: arguments.settings,
     };
     let origin = if let Some(command) = arguments.seed {
@@ -104,9 +119,35 @@ fn notes(fork: &ForkReport) -> Vec<String> {
         list("unlogged tables are empty in the fork", &fork.unlogged),
         list("the fork still holds prepared transactions", &fork.prepared),
         list("switched off in the fork", &fork.switched_off),
+        list("cleared in the fork", &fork.blanked),
+        ranges(fork),
     ]
     .into_iter()
     .flatten()
+    .chain(fork.safe.iter().flat_map(contained))
     .chain(fork.warnings.iter().cloned())
     .collect()
+}
+
+/// The first of the sequences that have ranges of their own; `--json` has all.
+fn ranges(fork: &ForkReport) -> Option<String> {
+    const SHOWN: usize = 5;
+    let shown: Vec<String> =
+        fork.ranges.iter().take(SHOWN).map(|moved| format!("{} in {} from {}", moved.name, moved.database, moved.next)).collect();
+    let more = fork.ranges.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!shown.is_empty()).then(|| format!("sequences with ranges of their own: {}{more}", shown.join(", ")))
+}
+
+/// What keeps a safe fork from reaching outside, and what does not.
+fn contained(safe: &SafeReport) -> Vec<String> {
+    let names = |holds: bool| {
+        let of = safe.layers.iter().filter(|layer| layer.holds == holds);
+        of.map(|layer| format!("{} ({})", layer.name, layer.detail)).collect::<Vec<_>>().join(", ")
+    };
+    [("safe mode: kept inside by", names(true)), ("safe mode: not there", names(false)), ("safe mode: left open", safe.open.join("; "))]
+        .into_iter()
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(what, text)| format!("{what}: {text}"))
+        .collect()
 }

@@ -5,8 +5,25 @@ use serde_json::json;
 use crate::harness::{Place, keys};
 
 const INFO: &[&str] = &[
-    "name", "id", "created", "origin", "parent", "state", "pid", "version", "database", "user", "socket", "port", "data", "bytes",
-    "project", "held",
+    "name",
+    "id",
+    "created",
+    "origin",
+    "parent",
+    "state",
+    "pid",
+    "version",
+    "database",
+    "user",
+    "socket",
+    "port",
+    "data",
+    "bytes",
+    "safe",
+    "limits",
+    "protected",
+    "project",
+    "held",
 ];
 
 #[test]
@@ -104,4 +121,33 @@ fn a_setting_that_the_server_refuses_is_told_and_nothing_that_is_gone() {
     assert!(error["message"].as_str().unwrap().contains("nosuch"), "{error}");
     assert!(error["hint"].as_str().is_some_and(|hint| !hint.contains(".making-")), "{error}");
     assert_eq!(place.run(&["list", "--json"]).facts(), json!([]));
+}
+
+#[test]
+fn a_safe_fork_says_what_holds_and_branches_are_renamed_and_protected() {
+    let place = Place::new();
+    place.run(&["create", "main", "--json"]).facts();
+    let layers = place.run(&["create", "agent", "--from", "main", "--safe", "--idle-stop", "10m", "--disjoint-sequences", "--json"]);
+    let fork = layers.facts();
+    assert_eq!((&fork["safe"], &fork["limits"]), (&json!("strict"), &json!({"ttl_ms": null, "idle_ms": 600_000})));
+    let safe = &fork["fork"]["safe"];
+    keys(safe, &["layers", "open"]);
+    for layer in safe["layers"].as_array().unwrap() {
+        keys(layer, &["name", "holds", "detail"]);
+    }
+    keys(
+        &fork["fork"],
+        &["mode", "method", "total_ms", "parts_ms", "unlogged", "prepared", "switched_off", "safe", "blanked", "ran", "ranges", "warnings"],
+    );
+    let told = place.run(&["create", "other", "--from", "agent", "--safe=best-effort"]);
+    assert!(told.err.contains("safe mode: kept inside by: seccomp"), "{}", told.err);
+    assert!(place.run(&["inspect", "other"]).text().contains("best effort"));
+    place.run(&["create", "bad", "--safe", "--json"]).error(2);
+    place.run(&["create", "bad", "--from", "main", "--ttl", "soon", "--json"]).error(2);
+
+    assert_eq!(place.run(&["branch", "protect", "other", "--json"]).facts()["protected"], true);
+    assert_eq!(place.run(&["delete", "other", "--json"]).error(3)["kind"], "protected");
+    assert_eq!(place.run(&["branch", "rename", "other", "third", "--json"]).facts()["name"], "third");
+    assert_eq!(place.run(&["branch", "unprotect", "third", "--json"]).facts()["protected"], false);
+    place.run(&["delete", "third", "--json"]).facts();
 }

@@ -1,9 +1,10 @@
 //! The keeper: parent of one server. Its program is `forklift-keeper`; this module is both sides of the pipe.
 //!
 //! Read in this order: `protocol` (orders and lines), `launch` (the library's side), `serve` (the program's loop),
-//! `postmaster` (command line, readiness, progress of recovery), `relay` (TCP).
+//! `postmaster` (command line, readiness, progress of recovery), `limits` (how long it runs), `relay` (TCP).
 
 mod launch;
+mod limits;
 mod postmaster;
 mod protocol;
 mod relay;

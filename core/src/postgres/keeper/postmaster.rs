@@ -10,6 +10,7 @@ use std::process::{Child, ExitStatus, Stdio};
 
 use rustix::process::Signal;
 
+use super::super::contain::{self, Places};
 use super::super::lock_file::LockFile;
 use super::protocol::{Refusal, Start};
 use crate::error::{Error, ErrorKind, Result};
@@ -31,7 +32,10 @@ impl Postmaster {
     /// Executes `postgres` as a child that dies with this thread; what it says goes to `log`.
     pub(super) fn spawn(start: &Start, log: File) -> Result<Self> {
         let log_start = log.metadata().map(|metadata| metadata.len()).unwrap_or_default();
-        let mut command = start.run_as.command(&start.programs.installation(), "postgres")?;
+        let installation = start.programs.installation();
+        let switch = start.run_as.switch();
+        let apart = start.contain.as_ref().is_some_and(|with| with.namespaces);
+        let mut command = start.run_as.command_as(&if apart { switch.apart() } else { switch }, &installation, "postgres")?;
         command.arg("-D").arg(&start.data);
         for (name, value) in settings(start).into_iter().chain(start.settings.iter().map(|(name, value)| (name.clone(), value.into()))) {
             let mut setting = OsString::from(name);
@@ -42,7 +46,11 @@ impl Postmaster {
         let output = || log.try_clone().map(Stdio::from).map_err(|source| Error::io("duplicate", &start.run.join("log"), source));
         command.stdout(output()?).stderr(output()?);
         identity::dies_with_caller(&mut command);
-        let program = start.programs.installation().bin.join("postgres");
+        if let Some(with) = &start.contain {
+            let places = Places { installation: &installation, data: &start.data, socket: &start.address.private, run: &start.run };
+            contain::cage(with, &places)?.apply_to(&mut command);
+        }
+        let program = installation.bin.join("postgres");
         let child = command.spawn().map_err(|source| Error::io("execute", &program, source))?;
         // A child that has ended already is a zombie until it is waited for: its ticks are still there.
         let ticks = process::stat(child.id())

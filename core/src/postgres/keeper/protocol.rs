@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::{Address, Installation, Origin, RunAs, Version};
+use super::super::{Address, Containment, Installation, Limits, Origin, RunAs, Version};
 use crate::sys::process::Identity;
 
 /// An order of the library.
@@ -20,9 +20,12 @@ pub(super) enum Order {
 pub(crate) struct Start {
     pub(crate) programs: Programs,
     pub(crate) run_as: RunAs,
+    /// The server is kept from reaching outside.
+    pub(crate) contain: Option<Containment>,
     pub(crate) data: PathBuf,
     pub(crate) run: PathBuf,
     pub(crate) address: Address,
+    pub(crate) limits: Limits,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) system_identifier: u64,
     pub(crate) patience_ms: u64,

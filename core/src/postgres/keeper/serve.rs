@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
+use super::super::Limits;
 use super::super::lock_file::LockFile;
 use super::super::record::Record;
+use super::limits::Watch;
 use super::postmaster::Postmaster;
 use super::protocol::{Line, Order, Refusal, Start};
 use super::relay::Relay;
@@ -66,6 +68,8 @@ struct Keeper {
     signals: Signals,
     postmaster: Postmaster,
     relay: Option<Relay>,
+    /// Of a public server.
+    watch: Option<Watch>,
     owner: Option<Handle>,
     state: State,
     refusal: Option<Refusal>,
@@ -78,7 +82,7 @@ impl Keeper {
         match Self::parts(&start, log) {
             Ok((signals, owner, relay, postmaster)) => {
                 let state = State::Starting { since: Instant::now(), progress: 0, looked: Instant::now() };
-                Ok(Self { start, library, signals, postmaster, relay, owner, state, refusal: None, link: None })
+                Ok(Self { start, library, signals, postmaster, relay, watch: None, owner, state, refusal: None, link: None })
             }
             Err(error) => Err(Box::new((library, refusal_of(&error)))),
         }
@@ -93,6 +97,10 @@ impl Keeper {
         };
         let relay = start.address.port.map(|port| Relay::bind(port, start.address.public_socket())).transpose()?;
         let (keeper, boot_id) = (Identity::own()?, sys::process::boot_id()?);
+        if start.contain.is_some() {
+            // What its SQL started must not outlive it.
+            sys::orphans::adopt().map_err(|source| Error::new(ErrorKind::Io, format!("cannot take over orphans: {source}")))?;
+        }
         let postmaster = Postmaster::spawn(start, log)?;
         let record = Record {
             postmaster: postmaster.identity(),
@@ -119,6 +127,8 @@ impl Keeper {
             while let Some(signal) = self.signals.next() {
                 if signal != libc::SIGCHLD {
                     self.stop();
+                } else if self.start.contain.is_some() {
+                    sys::orphans::reap(self.postmaster.identity().pid);
                 }
             }
             if self.postmaster.ended().is_some() {
@@ -151,6 +161,9 @@ impl Keeper {
         if let Some(relay) = &self.relay {
             limit = limit.min(relay.urgency().unwrap_or(limit));
             waiting.extend(relay.interests().into_iter().map(|(descriptor, flags)| PollFd::from_borrowed_fd(descriptor, flags)));
+        }
+        if matches!(self.state, State::Public) {
+            limit = limit.min(self.watch.as_ref().and_then(Watch::patience).unwrap_or(limit));
         }
         let timeout = Timespec { tv_sec: i64::try_from(limit.as_secs()).unwrap_or(1), tv_nsec: i64::from(limit.subsec_nanos()) };
         if rustix::event::poll(&mut waiting, Some(&timeout)).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
@@ -185,6 +198,10 @@ impl Keeper {
         }
         self.start.address.publish()?;
         self.link = inode(&self.start.address.public_socket());
+        if self.watch.is_none() && self.start.limits != Limits::default() {
+            let (data, socket) = (self.start.data.clone(), self.start.address.private_socket());
+            self.watch = Some(Watch::new(self.start.limits, data, socket, self.postmaster.identity().pid));
+        }
         Ok(())
     }
 
@@ -216,12 +233,39 @@ impl Keeper {
                     self.stop();
                 }
             }
+            State::Public => self.keep_to_limits(),
             State::Stopping { since, harder } if !*harder && since.elapsed() >= FAST => {
                 *harder = true;
                 self.postmaster.signal(Signal::QUIT);
             }
             _ => {}
         }
+    }
+
+    /// Stops a server whose time is over, or that nobody uses.
+    fn keep_to_limits(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        if watch.has_expired() {
+            return self.stop();
+        }
+        if !watch.is_idle() {
+            return;
+        }
+        // Nobody new from here on; who came in this moment is not cut off.
+        drop(self.start.address.hide());
+        if self.watch.as_ref().is_some_and(Watch::has_clients) {
+            self.watch.as_mut().into_iter().for_each(Watch::begin_anew);
+            if self.publish_again().is_ok() {
+                return;
+            }
+        }
+        self.stop();
+    }
+
+    fn publish_again(&mut self) -> Result<()> {
+        self.start.address.publish()?;
+        self.link = inode(&self.start.address.public_socket());
+        Ok(())
     }
 
     fn stop(&mut self) {
@@ -238,6 +282,9 @@ impl Keeper {
 
     /// The server has ended: nothing of it stays but its log.
     fn finish(&mut self) -> ExitCode {
+        if self.start.contain.is_some() {
+            sys::orphans::end_all("postgres", Duration::from_secs(5), FAST);
+        }
         let started = matches!(self.state, State::Public | State::Stopping { .. }) && self.refusal.is_none();
         if let Some(relay) = &mut self.relay {
             // What the server said last.

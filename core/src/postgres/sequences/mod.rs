@@ -1,7 +1,8 @@
 //! Sequences of an online copy: crash replay puts them up to 32 values ahead.
 //!
-//! `read` reads them from a running server, `put_back` repairs them in the copy.
+//! `read` reads them from a running server, `put_back` repairs them in the copy, `disjoint` gives a fork ranges of its own.
 
+mod disjoint;
 mod put_back;
 mod read;
 
@@ -9,6 +10,7 @@ use super::Server;
 use super::databases;
 use crate::error::Result;
 
+pub use disjoint::{MovedSequence, Ranges, make_disjoint};
 pub use put_back::put_back;
 pub(super) use read::{Reading, Scope, read_database};
 

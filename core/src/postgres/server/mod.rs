@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::keeper::Channel;
-use super::{Address, Credentials, Installation, RunAs, Sql};
+use super::{Address, Containment, Credentials, Installation, RunAs, Sql};
 use crate::error::Result;
 use crate::progress::Control;
 use crate::sys::process::Identity;
@@ -41,6 +41,10 @@ pub struct ServerSpec {
     pub set_passwords: bool,
     /// `name=value` on the command line, over forklift's own (a fork's replication off and so on is decided by the caller).
     pub settings: Vec<(String, String)>,
+    /// It is kept from reaching outside by these layers; a start fails where one of them cannot be applied.
+    pub contain: Option<Containment>,
+    /// How long it runs.
+    pub limits: Limits,
     /// The server ends with this process (the keeper holds a pipe to it).
     pub bound_to_owner: bool,
     /// How long recovery may stand still before the start is given up (it waits while recovery advances).
@@ -55,6 +59,15 @@ impl ServerSpec {
     pub fn check(&self) -> Result<()> {
         start::check(self)
     }
+}
+
+/// How long a server runs once clients are let in, by the kernel's clock since boot; nothing is deleted by either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Limits {
+    /// Milliseconds after which it is stopped, clients or not.
+    pub ttl_ms: Option<u64>,
+    /// Milliseconds without any client after which it is stopped.
+    pub idle_ms: Option<u64>,
 }
 
 /// How to stop.

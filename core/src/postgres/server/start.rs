@@ -106,6 +106,8 @@ fn order(spec: &ServerSpec) -> Result<Start> {
     Ok(Start {
         programs: Programs::from(&spec.installation),
         run_as: spec.run_as.clone(),
+        contain: spec.contain.clone(),
+        limits: spec.limits,
         data: spec.data.clone(),
         run: spec.run.clone(),
         address: spec.address.clone(),

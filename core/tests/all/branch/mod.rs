@@ -1,5 +1,6 @@
 //! Branches: made, forked, captured and put back, with real servers.
 
+mod after_fork;
 mod checkpoint;
 mod crash;
 mod create;
@@ -11,6 +12,7 @@ mod login;
 mod outside;
 mod reflink;
 mod registry;
+mod safe;
 mod snapshot;
 
 use std::path::Path;
