@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::cache::now_ns;
 use super::content::{Content, HashOnly, Outcome, Sink, read};
 use super::scan::{Found, lossy, scan};
-use super::{Coverage, Scope, StatCache};
+use super::{Coverage, DiskState, Scope, StatCache};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
 use crate::store::{Entry, EntryKind, Half, Session};
@@ -80,6 +80,15 @@ pub fn moved_since(scope: &Scope, captured: &Captured, control: &Control) -> Res
 /// As [`capture`].
 pub fn disk_entries(scope: &Scope, cache: &mut StatCache, control: &Control) -> Result<Vec<Entry>> {
     Ok(read_tree(scope, &HashOnly, cache, control)?.entries)
+}
+
+/// As [`disk_entries`], with what was left out.
+///
+/// # Errors
+/// As [`capture`].
+pub fn disk_state(scope: &Scope, cache: &mut StatCache, control: &Control) -> Result<DiskState> {
+    let tree = read_tree(scope, &HashOnly, cache, control)?;
+    Ok(DiskState { entries: tree.entries, scope: Scope { left_out: tree.coverage.left_out, ..scope.clone() } })
 }
 
 struct Tree {

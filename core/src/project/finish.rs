@@ -110,6 +110,7 @@ impl Project {
             safety: files_of(&safety)?.root,
             staging: &self.folder.staging().join(&journal.id),
             kept: &kept,
+            extent: files::Extent::Whole,
         };
         let report = files::install(&request, control)?;
         finished.items = report.items;

@@ -90,6 +90,7 @@ impl<'a> Work<'a> {
             safety: self.target.files.root,
             staging: &staging,
             kept: &self.project.folder.kept(&self.journal.id),
+            extent: files::Extent::Whole,
         };
         files::stage(&request, control)?;
         self.pass("files-staged")

@@ -1,6 +1,5 @@
 //! `project restore` and its dry run.
 
-use forklift::files::Verdict;
 use forklift::project::{PathVerdict, RestoreOptions, RestorePlan, RestoreReport};
 
 use crate::arguments::Restore;
@@ -81,19 +80,7 @@ fn name(name: Option<&str>, id: &str) -> String {
 fn paths(paths: &[PathVerdict]) -> String {
     let mut table = Table::plain();
     for found in paths {
-        table.row([word(found.verdict).to_owned(), text::plain(&found.path).into_owned()]);
+        table.row([found.verdict.words().to_owned(), text::plain(&found.path).into_owned()]);
     }
     table.render()
-}
-
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Restore => "restore",
-        Verdict::Create => "create",
-        Verdict::Delete => "delete",
-        Verdict::Unchanged => "unchanged",
-        Verdict::NotCaptured => "not captured",
-        Verdict::Outside => "outside",
-        Verdict::Kept => "kept",
-    }
 }

@@ -109,7 +109,7 @@ impl Lab {
         folders: &'a [PathBuf; 2],
     ) -> InstallRequest<'a> {
         let [staging, kept] = folders;
-        InstallRequest { reader, scope, target: target.half.root, safety: safety.half.root, staging, kept }
+        InstallRequest { reader, scope, target: target.half.root, safety: safety.half.root, staging, kept, extent: Extent::Whole }
     }
 
     pub(super) fn folders(&self) -> [PathBuf; 2] {
