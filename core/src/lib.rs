@@ -1,7 +1,7 @@
 //! forklift rewinds an agent's work, the files of a worktree and the Postgres database that goes with them, and forks a
 //! running, unmodified Postgres without stopping it.
 //!
-//! The layers, each using only those below it: [`project`] pairs files and database; [`branch`] names and forks clusters;
+//! The layers, each using only those below it: [`project`] pairs files and database; [`timeline`] tells sessions, turns and who changed what; [`branch`] names and forks clusters;
 //! [`postgres`] starts, stops and copies them; [`files`] captures and installs worktrees; [`clone`] copies on write;
 //! [`store`] keeps chunks, manifests and refs. The library prints nothing, starts no thread that outlives a call, and reads
 //! the process environment only through [`Environment`].
@@ -14,6 +14,7 @@ pub mod files;
 pub mod postgres;
 pub mod project;
 pub mod store;
+pub mod timeline;
 
 mod cancel;
 mod environment;

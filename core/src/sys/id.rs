@@ -27,6 +27,18 @@ pub fn sortable() -> Result<String> {
     Ok(ulid::Ulid::from_parts(now_ms(), random).to_string().to_lowercase())
 }
 
+/// As [`sortable`], and in any case after `earlier`, also where the clock was set back.
+///
+/// # Errors
+/// As [`random`].
+pub fn sortable_after(earlier: Option<&str>) -> Result<String> {
+    let id = sortable()?;
+    match earlier.filter(|earlier| id.as_str() <= *earlier).and_then(|earlier| ulid::Ulid::from_string(earlier).ok()) {
+        Some(earlier) => Ok(ulid::Ulid(earlier.0.saturating_add(1)).to_string().to_lowercase()),
+        None => Ok(id),
+    }
+}
+
 /// Milliseconds since 1970 by the wall clock: for people, never for a decision.
 #[must_use]
 pub fn now_ms() -> u64 {

@@ -1,0 +1,1 @@
+//! The log and what is made of it.
