@@ -150,6 +150,16 @@ impl Database {
         self.branch.could_close_at(reference)
     }
 
+    /// Whether what is committed in the current cluster is what `reference` holds, by its mark; `false` in every doubt.
+    pub(super) fn is_unchanged_since(&self, reference: &Ref) -> Result<bool> {
+        self.branch.unchanged_since(reference)
+    }
+
+    /// Whether two checkpoints hold the same database, by their marks; `false` in every doubt.
+    pub(super) fn is_same(&self, first: &Ref, second: &Ref) -> Result<bool> {
+        self.branch.same_database(first, second)
+    }
+
     /// The same of a held branch, to which nobody can connect any more from now on.
     pub(super) fn close_at(&self, reference: &Ref, ran: bool) -> Result<bool> {
         self.branch.close_at(reference, ran)

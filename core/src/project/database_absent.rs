@@ -106,6 +106,14 @@ impl Database {
         match *self {}
     }
 
+    pub(super) fn is_unchanged_since(&self, _: &Ref) -> Result<bool> {
+        match *self {}
+    }
+
+    pub(super) fn is_same(&self, _: &Ref, _: &Ref) -> Result<bool> {
+        match *self {}
+    }
+
     pub(super) fn close_at(&self, _: &Ref, _: bool) -> Result<bool> {
         match *self {}
     }

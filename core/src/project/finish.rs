@@ -49,6 +49,8 @@ impl Project {
             }
             self.install(journal, &mut finished, control)?;
             self.pass("files-installed")?;
+            self.record_rewind(journal, &syncs, control)?;
+            self.pass("rewind-recorded")?;
             journal.state = State::Installed;
             self.write_journal(journal, &syncs)?;
             self.pass("installed")?;
@@ -86,6 +88,12 @@ impl Project {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => self.pass("rollback-safety-removed")?,
         }
+        if journal.rewind.is_some() {
+            match self.store.remove_ref(&journal.checkpoint) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => self.pass("rollback-rewind-removed")?,
+            }
+        }
         if let Some(database) = &database {
             database.release()?;
             self.pass("rollback-branch-released")?;
@@ -110,7 +118,7 @@ impl Project {
             safety: files_of(&safety)?.root,
             staging: &self.folder.staging().join(&journal.id),
             kept: &kept,
-            extent: files::Extent::Whole,
+            extent: if journal.rewind.is_some() { files::Extent::Differences } else { files::Extent::Whole },
         };
         let report = files::install(&request, control)?;
         finished.items = report.items;

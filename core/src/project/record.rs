@@ -53,6 +53,9 @@ impl Folder {
     pub(super) fn server_marker(&self) -> PathBuf {
         self.0.join("server-of-run")
     }
+    pub(super) fn timeline(&self) -> PathBuf {
+        self.0.join("timeline")
+    }
     pub(super) fn holders(&self) -> PathBuf {
         self.0.join("holders")
     }

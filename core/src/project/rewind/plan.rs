@@ -1,0 +1,242 @@
+//! What a rewind or a redo would do.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+
+use serde::Serialize;
+
+use super::apply::RewindReport;
+use super::asked::{Asked, DatabaseChoice, RedoOptions, RewindOptions};
+use super::halves::{DatabaseFate, Half};
+use super::history::Past;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::{self, DiskState, RewindRequest, Scope, StatCache};
+use crate::progress::Control;
+use crate::project::checkpoints::files_of;
+use crate::project::database::Database;
+use crate::project::{PathVerdict, Project};
+
+/// What a rewind would do; touches nothing. [`RewindPlan::apply`] does it, unless anything that it saw has moved since.
+#[derive(Debug)]
+pub struct RewindPlan<'p> {
+    pub(super) project: &'p Project,
+    pub(super) asked: Asked,
+    /// What it would do.
+    pub preview: RewindPreview,
+}
+
+/// What a rewind would do; the JSON shape of every surface.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RewindPreview {
+    /// Hash of all it saw.
+    pub id: String,
+    /// What it is, in words.
+    pub what: String,
+    /// Session.
+    pub session: String,
+    /// Turns that are taken back (or, by a redo, are in force again), whose messages a host drops (or shows again).
+    pub turns: Vec<String>,
+    /// The checkpoint to go back to.
+    pub target: String,
+    /// Every path that the turns changed, with what happens to it.
+    pub paths: Vec<PathVerdict>,
+    /// How many of them are made, replaced or removed.
+    pub touched: u64,
+    /// What happens to the database.
+    pub database: DatabaseFate,
+    /// The database is kept although it may differ, or edited paths are: not all of what the turns did is taken back.
+    pub partial: bool,
+    /// Why it is refused as it is; empty where it is not.
+    pub refused: Vec<String>,
+    /// Anything worth knowing.
+    pub warnings: Vec<String>,
+}
+
+impl Project {
+    /// What taking back a session's turns would do; touches nothing.
+    ///
+    /// # Errors
+    /// `NotFound` names an unknown session or turn, or a forgotten checkpoint; `Busy` a turn that is open; `InvalidArgument` for paths
+    /// outside the worktree; `RecoveryNeeded`, `Corrupt`, `Cancelled`, `Io`. That edits are in the way is no error: see
+    /// [`RewindPreview::refused`].
+    pub fn plan_rewind(&self, options: RewindOptions, control: &Control) -> Result<RewindPlan<'_>> {
+        self.plan_asked(Asked::Rewind(options), control)
+    }
+
+    /// What taking the last rewind back would do; touches nothing. Where every rewind was taken back, the last redo is.
+    ///
+    /// # Errors
+    /// `NotFound` where there is nothing to take back; as [`Project::plan_rewind`].
+    pub fn plan_redo(&self, options: RedoOptions, control: &Control) -> Result<RewindPlan<'_>> {
+        self.plan_asked(Asked::Redo(options), control)
+    }
+
+    /// Takes the last rewind back.
+    ///
+    /// # Errors
+    /// As [`Project::plan_redo`] and [`RewindPlan::apply`].
+    pub fn redo(&self, options: RedoOptions, control: &Control) -> Result<RewindReport> {
+        self.plan_redo(options, control)?.apply(control)
+    }
+
+    fn plan_asked(&self, asked: Asked, control: &Control) -> Result<RewindPlan<'_>> {
+        self.check_root()?;
+        self.check_no_journal()?;
+        let preview = Planned::make(self, &asked, control)?.preview(&asked, self.notices());
+        Ok(RewindPlan { project: self, asked, preview })
+    }
+}
+
+impl RewindPreview {
+    /// Fails where it is refused.
+    pub(super) fn check(&self, limit: u64) -> Result<()> {
+        let Some(first) = self.refused.first() else { return Ok(()) };
+        let kept: Vec<String> =
+            self.paths.iter().filter(|path| path.verdict.is_kept()).map(|path| format!("{}: {}", path.verdict.words(), path.path)).collect();
+        let more = self.refused.len() - 1;
+        let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+        let error = Error::new(ErrorKind::Edited, format!("nothing was rewound: {first}{more}"))
+            .with("session", &self.session)
+            .with("plan", &self.id)
+            .with("refused", self.refused.join("; "));
+        let hint = if !kept.is_empty() {
+            "look at it with --dry-run; --keep-edited rewinds the rest and keeps those"
+        } else if self.touched > limit {
+            "look at it with --dry-run, then raise --limit"
+        } else {
+            "--database discard takes them back too (the safety checkpoint has them), --database keep rewinds the files alone"
+        };
+        Err(if kept.is_empty() { error } else { error.with("kept", kept.join("\n")) }.hint(hint))
+    }
+}
+
+/// A plan with what applying it needs.
+pub(in crate::project) struct Planned {
+    pub(super) past: Past,
+    pub(super) files: files::RewindPlan,
+    pub(super) half: Half,
+    /// The paths that were named.
+    paths: Option<Vec<Vec<u8>>>,
+}
+
+impl Planned {
+    pub(super) fn make(project: &Project, asked: &Asked, control: &Control) -> Result<Self> {
+        let past = Past::find(project, asked)?;
+        let database = project.database()?;
+        let half = Half::of(&past, database.as_ref(), asked.database(), asked.paths().is_some())?;
+        let scope = Self::scope(project, &past)?;
+        let mut cache = StatCache::load(&project.folder.stat_cache());
+        let disk = files::disk_state(&scope.existing(), &mut cache, control)?;
+        let files = Self::files(project, &past, asked, &disk, control)?;
+        Ok(Self { past, files, half, paths: named(project, asked)? })
+    }
+
+    /// The files again, of a disk that was captured meanwhile.
+    pub(super) fn files(project: &Project, past: &Past, asked: &Asked, disk: &DiskState, control: &Control) -> Result<files::RewindPlan> {
+        let (target, steps) = past.snapshots(project)?;
+        let paths = named(project, asked)?;
+        let reader = project.store.reader(control)?;
+        files::plan_rewind(&RewindRequest { reader: &reader, target: &target, steps: &steps, disk, paths: paths.as_deref() }, control)
+    }
+
+    fn scope(project: &Project, past: &Past) -> Result<Scope> {
+        let scope = project.scope_in(files_of(&past.target)?)?;
+        Ok(project.scope_with(scope.source, scope.exclude))
+    }
+
+    /// A hash of all it saw.
+    pub(super) fn id(&self) -> String {
+        let mut hash = blake3::Hasher::new();
+        let mut text = |text: &str| {
+            hash.update(&(text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        };
+        text(&self.past.record.what);
+        text(&format!("{:?}", self.paths));
+        text(&self.past.target.id);
+        for edges in &self.past.steps {
+            text(&edges.before.id);
+            text(&edges.after.id);
+        }
+        for window in &self.past.record.windows {
+            text(window);
+        }
+        text(&format!("{:?}", self.half));
+        hash.update(&self.files.id);
+        hash.finalize().to_hex().to_string()
+    }
+
+    pub(super) fn preview(&self, asked: &Asked, notices: &[String]) -> RewindPreview {
+        let record = &self.past.record;
+        let touched = self.files.touched();
+        let conflict = self.files.is_in_conflict();
+        let mut refused = Vec::new();
+        let kept = self.files.items.iter().filter(|item| item.verdict.is_kept());
+        if !asked.keep_edited() {
+            refused.extend(kept.map(|item| format!("{}: {}", crate::report::escape(&item.path), item.verdict.words())));
+        }
+        if touched > asked.limit() {
+            refused.push(format!("{touched} paths would be touched, more than the limit of {}", asked.limit()));
+        }
+        refused.extend(self.half.conflicts.iter().cloned());
+        let mut warnings = [notices, &self.past.warnings].concat();
+        if self.half.fate == DatabaseFate::Replace {
+            warnings.push("rows are not compared yet: the database counts as changed, since its mark is another one".to_owned());
+        }
+        if self.half.fate == DatabaseFate::Keep {
+            warnings.push("a partial rewind: the database stays as it is".to_owned());
+        }
+        if let (Some(_), DatabaseChoice::Discard, DatabaseFate::Keep) = (asked.paths(), asked.database(), self.half.fate) {
+            warnings.push("--database discard does nothing where paths are named".to_owned());
+        }
+        for path in self.paths.iter().flatten() {
+            let below = |item: &files::PlanItem| Path::new(OsStr::from_bytes(&item.path)).starts_with(OsStr::from_bytes(path));
+            if !self.files.items.iter().any(below) {
+                warnings.push(format!("the turns changed nothing at or below {}", crate::report::escape(path)));
+            }
+        }
+        RewindPreview {
+            id: self.id(),
+            what: record.what.clone(),
+            session: record.session.clone(),
+            turns: record.turns.clone(),
+            target: self.past.target.id.clone(),
+            paths: self.files.items.iter().map(PathVerdict::of).collect(),
+            touched,
+            database: self.half.fate,
+            partial: self.half.fate == DatabaseFate::Keep || conflict || asked.paths().is_some(),
+            refused,
+            warnings,
+        }
+    }
+
+    /// Whether the database is put back.
+    pub(in crate::project) fn replaces_database(&self, database: Option<&Database>) -> bool {
+        database.is_some() && self.half.fate == DatabaseFate::Replace
+    }
+}
+
+fn named(project: &Project, asked: &Asked) -> Result<Option<Vec<Vec<u8>>>> {
+    asked.paths().map(|paths| paths.iter().map(|path| relative(project, path)).collect()).transpose()
+}
+
+/// A named path as the plan has it: below the worktree, absolute or relative to it.
+fn relative(project: &Project, path: &Path) -> Result<Vec<u8>> {
+    let refuse = |what: &str| {
+        Err(Error::new(ErrorKind::InvalidArgument, format!("{} {what}", path.display()))
+            .with("path", path.display())
+            .hint(format!("name paths below {}", project.root().display())))
+    };
+    let below = if path.is_absolute() { path.strip_prefix(project.root()).ok() } else { Some(path) };
+    let Some(below) = below else { return refuse("is outside the worktree") };
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in below.components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) => parts.push(name.as_bytes()),
+            _ => return refuse("is outside the worktree"),
+        }
+    }
+    Ok(parts.join(&b'/'))
+}
