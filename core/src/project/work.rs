@@ -214,8 +214,13 @@ impl<'a> Work<'a> {
         let session = project.store.verifying_session(control)?;
         let previous = if replaces { readable(previous, &session)? } else { previous };
         let mut cache = StatCache::load(&project.folder.stat_cache());
-        let request = PairRequest { scope: &scope, database: self.database, mode: SAFETY_MODE, previous, check_moves: false };
-        let pair = request.take(&session, &mut cache, control)?;
+        let existing = scope.existing();
+        let request = PairRequest { scope: &existing, database: self.database, mode: SAFETY_MODE, previous, check_moves: false };
+        let mut pair = request.take(&session, &mut cache, control)?;
+        // A selected path that is gone is gone, not out of its scope.
+        if let Some(recorded) = pair.files.half.facts.get_mut("scope") {
+            recorded["source"] = serde_json::json!(scope.source);
+        }
         if !replaces && pair.cluster.as_ref().is_some_and(|cluster| cluster.mode != "unchanged") {
             return Err(
                 Error::new(ErrorKind::Busy, "a client wrote to the database while the restore was being prepared").hint("try again")

@@ -233,7 +233,9 @@ fn differences(target: &mut Vec<Entry>, safety: &mut Vec<Entry>) -> Vec<Vec<u8>>
     // A file that is only no longer one with others needs nothing done.
     let joined = |old: &Entry, new: &Entry| link_of(new) != 0 && link_of(new) != link_of(old);
     let differs = |entry: &Entry| before.get(entry.path.as_slice()).is_none_or(|old| compare(old, entry).is_some() || joined(old, entry));
-    let keep: Vec<bool> = target.iter().map(differs).collect();
+    // The other names of a file are needed where one is to become the same file again.
+    let groups: HashSet<u64> = target.iter().filter(|entry| differs(entry)).map(link_of).filter(|group| *group != 0).collect();
+    let keep: Vec<bool> = target.iter().map(|entry| groups.contains(&link_of(entry)) || differs(entry)).collect();
     let mut keep = keep.into_iter();
     target.retain(|_| keep.next().unwrap_or(false));
     let changed: HashSet<&[u8]> = target.iter().map(|entry| entry.path.as_slice()).chain(gone.iter().map(Vec::as_slice)).collect();

@@ -38,12 +38,22 @@ pub(super) fn merged(disk: &[Entry], changes: &BTreeMap<Vec<u8>, Option<Entry>>,
 
 /// A file that comes back as one of several names of one file is joined with those names that are still as they were.
 fn join(tree: &mut BTreeMap<&[u8], Entry>, changes: &BTreeMap<Vec<u8>, Option<Entry>>, linked: &[Entry], first: u64) {
+    // Names that are one file still keep their number, and the others get it.
+    let mut numbers: HashMap<u64, u64> = HashMap::new();
     for then in linked.iter().filter(|entry| !changes.contains_key(&entry.path)) {
-        if let Some(now) = tree.get_mut(then.path.as_slice())
-            && link_of(now) == 0
-            && compare(now, then).is_none()
+        if let Some(now) = tree.get_mut(then.path.as_slice()).filter(|now| compare(now, then).is_none()) {
+            let own = link_of(now);
+            let number = *numbers.entry(link_of(then)).or_insert(if own == 0 { first + link_of(then) } else { own });
+            if own == 0 {
+                set_link(now, number);
+            }
+        }
+    }
+    for path in changes.keys() {
+        if let Some(entry) = tree.get_mut(path.as_slice())
+            && let Some(number) = link_of(entry).checked_sub(first).and_then(|group| numbers.get(&group))
         {
-            set_link(now, first + link_of(then));
+            set_link(entry, *number);
         }
     }
 }

@@ -4,6 +4,8 @@ mod capturing;
 mod installing;
 mod racing;
 mod refusing;
+mod rewind_racing;
+mod rewinding;
 mod scanning;
 mod store_rows;
 
