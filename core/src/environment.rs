@@ -28,6 +28,7 @@ const READ: &[&str] = &[
     "FORKLIFT_ACCOUNT",
     "FORKLIFT_RUN_TOKEN",
     "FORKLIFT_FAILPOINT",
+    "FORKLIFT_TASK",
 ];
 
 impl Environment {
@@ -50,6 +51,11 @@ impl Environment {
     pub fn with(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
         self.variables.insert(name.into(), value.into());
         self
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &std::ffi::OsStr)> {
+        self.variables.iter().map(|(name, value)| (&**name, value.as_os_str()))
     }
 
     /// One variable, where it is set and not empty.

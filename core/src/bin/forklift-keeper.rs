@@ -1,5 +1,5 @@
-//! The keeper program: parent of one Postgres server. Started by the library only.
+//! The keeper program: parent of one Postgres server, or a capture in the background. Started by the library only.
 
 fn main() -> std::process::ExitCode {
-    forklift::postgres::keeper::main()
+    forklift::project::background_task(&forklift::Environment::read()).unwrap_or_else(forklift::postgres::keeper::main)
 }

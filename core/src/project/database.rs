@@ -15,6 +15,9 @@ pub(super) use crate::branch::ClusterCapture;
 /// How the safety checkpoint is taken: a stopped server as it is, an unchanged one without touching it.
 pub(super) const SAFETY_MODE: CaptureMode = CaptureMode::Online;
 
+/// How an edge of a turn is: no client is ever cut for one.
+pub(super) const TURN_MODE: CaptureMode = CaptureMode::Online;
+
 /// The branch of one project.
 #[derive(Debug)]
 pub(super) struct Database {

@@ -12,6 +12,8 @@ use super::configuration::ConnectionForm;
 pub(super) struct CaptureMode;
 pub(super) const SAFETY_MODE: CaptureMode = CaptureMode;
 
+pub(super) const TURN_MODE: CaptureMode = CaptureMode;
+
 /// A captured cluster.
 #[derive(Debug, Clone)]
 pub(super) struct ClusterCapture {

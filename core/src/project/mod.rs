@@ -2,7 +2,7 @@
 //!
 //! Read in this order: `configuration` (.forklift.json), `git` and `identity` (worktree to record), `record` (what is on
 //! disk), `handle`, `setup`, `lock` (who may do what at once), `pairing` and `capture`, `checkpoints` (log, show, diff),
-//! `journal`, `restore` with `work` (up to the selection) and `finish`, `rewind`, `recover`, `hooks`, `run`, `status`, `prune`. `database` is the branch of a project,
+//! `journal`, `restore` with `work` (up to the selection) and `finish`, `rewind`, `recover`, `hooks`, `run`, `status`, `prune`, `turn` (sessions and their turns). `database` is the branch of a project,
 //! in a build without Postgres one that never exists; `failpoint` is for tests.
 
 mod capture;
@@ -31,6 +31,7 @@ mod rewind;
 mod run;
 mod setup;
 mod status;
+mod turn;
 mod work;
 
 pub use capture::{CaptureOptions, CaptureReport};
@@ -45,6 +46,10 @@ pub use rewind::{DatabaseChoice, DatabaseFate, RedoOptions, RewindOptions, Rewin
 pub use run::{RunOptions, RunOutcome};
 pub use setup::{SetupOptions, SetupReport};
 pub use status::{RunningCommand, StatusReport};
+pub use turn::{
+    EditedReport, TimelineReport, TurnData, TurnDetails, TurnEnd, TurnInfo, TurnOptions, TurnPath, TurnReport, WaitReport, WindowInfo,
+    background_task,
+};
 
 #[cfg(test)]
 mod tests;

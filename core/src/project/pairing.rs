@@ -12,6 +12,9 @@ use crate::store::{Ref, Session};
 /// How often a pair is taken anew because files moved.
 const ATTEMPTS: u32 = 3;
 
+/// What a pair says whose halves are not of one instant.
+const MOVED: &str = "files moved during capture";
+
 /// Both halves.
 #[derive(Debug)]
 pub(super) struct Pair {
@@ -57,7 +60,7 @@ impl PairRequest<'_> {
             }
             let mut warnings = warnings(&files, cluster.as_ref());
             if moved {
-                warnings.push("files moved during capture".to_owned());
+                warnings.push(MOVED.to_owned());
             }
             let mut parts_ms = vec![("files".to_owned(), files_ms)];
             parts_ms.extend(cluster.iter().flat_map(|cluster| cluster.parts_ms.clone()));
@@ -70,6 +73,11 @@ impl Pair {
     /// How it was taken, for the ref and the report.
     pub(super) fn mode(&self) -> String {
         self.cluster.as_ref().map_or_else(|| "files".to_owned(), |cluster| cluster.mode.clone())
+    }
+
+    /// Whether its halves are not of one instant.
+    pub(super) fn moved(&self) -> bool {
+        self.warnings.iter().any(|warning| warning == MOVED)
     }
 
     /// What is kept with the pair.

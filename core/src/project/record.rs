@@ -53,11 +53,12 @@ impl Folder {
     pub(super) fn server_marker(&self) -> PathBuf {
         self.0.join("server-of-run")
     }
-    pub(super) fn timeline(&self) -> PathBuf {
-        self.0.join("timeline")
-    }
     pub(super) fn holders(&self) -> PathBuf {
         self.0.join("holders")
+    }
+    /// The log of turns, and the lock of its one writer.
+    pub(super) fn timeline(&self) -> PathBuf {
+        self.0.join("timeline")
     }
     pub(super) fn hook_log(&self, hook: &str) -> PathBuf {
         self.0.join(format!("hook-{hook}.log"))

@@ -105,6 +105,15 @@ impl Reader {
         ManifestReader::new(self, root)
     }
 
+    /// The entries in which two manifests may differ, of the first and of the second, each in path order; what is in neither is the
+    /// same in both. Only the blocks that one of them has alone are read.
+    ///
+    /// # Errors
+    /// As [`Reader::manifest`].
+    pub fn apart(&self, first: &ChunkId, second: &ChunkId) -> Result<(Vec<super::Entry>, Vec<super::Entry>)> {
+        super::manifest::apart(self, first, second)
+    }
+
     /// The plain bytes behind an id, from whichever copy is whole.
     pub(super) fn blob(&self, id: &ChunkId) -> Result<Vec<u8>> {
         self.check_process()?;

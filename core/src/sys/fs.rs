@@ -78,6 +78,15 @@ pub fn open_regular(path: &Path) -> Result<File> {
         .hint("move it away and put the file back"))
 }
 
+/// `/dev/null`, for reading and writing.
+///
+/// # Errors
+/// `Io` and its like.
+pub fn open_null() -> Result<File> {
+    let path = Path::new("/dev/null");
+    OpenOptions::new().read(true).write(true).open(path).map_err(|source| Error::io("open", path, source))
+}
+
 /// The whole content of a regular file.
 ///
 /// # Errors

@@ -91,9 +91,6 @@ pub struct End {
     pub end: CheckpointId,
     /// `Ended`, `Failed` or `Interrupted`.
     pub state: WindowState,
-    /// Paths that changed in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changed: Option<u64>,
 }
 
 /// Paths that somebody said they edited just now.
@@ -102,9 +99,19 @@ pub struct End {
 pub struct Edited {
     /// Who, such as `human`.
     pub author: String,
-    /// Raw bytes, relative to the root.
+    /// Raw bytes, relative to the root; a folder stands for all that is in it.
     #[serde(with = "names")]
     pub paths: Vec<Vec<u8>>,
+}
+
+impl Edited {
+    /// Whether it names this path, or a folder above it.
+    #[must_use]
+    pub fn covers(&self, path: &[u8]) -> bool {
+        self.paths
+            .iter()
+            .any(|named| path.strip_prefix(named.as_slice()).is_some_and(|rest| rest.is_empty() || rest.first() == Some(&b'/')))
+    }
 }
 
 /// Turns that were taken back; or, with `undoes`, a rewind that was.

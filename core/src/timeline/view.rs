@@ -194,11 +194,11 @@ impl Timeline {
                 {
                     window.start = Some(captured.start.clone());
                     if window.instant && window.is_open() {
-                        self.close(n, at_ms, &captured.window.clone(), &captured.start.clone(), WindowState::Ended, Some(0));
+                        self.close(n, at_ms, &captured.window.clone(), &captured.start.clone(), WindowState::Ended);
                     }
                 }
             }
-            What::End(end) => self.close(n, at_ms, &end.window, &end.end, end.state, end.changed),
+            What::End(end) => self.close(n, at_ms, &end.window, &end.end, end.state),
             What::Edited(edited) => self.events.push(Event { n, at_ms, kind: EventKind::Edited(edited.clone()) }),
             What::Rewound(rewind) => self.rewind(n, at_ms, rewind),
         }
@@ -262,7 +262,6 @@ impl Timeline {
             opened: n,
             closed: closed.then_some(n),
             overlaps_other_session: overlaps,
-            changed: closed.then_some(0),
             rewound: None,
         });
         self.place.insert(begin.window.clone(), place);
@@ -271,12 +270,11 @@ impl Timeline {
         }
     }
 
-    fn close(&mut self, n: u64, at_ms: u64, window: &str, end: &str, state: WindowState, changed: Option<u64>) {
+    fn close(&mut self, n: u64, at_ms: u64, window: &str, end: &str, state: WindowState) {
         let Some(place) = self.place.get(window).copied() else { return };
         let Some(window) = self.windows.get_mut(place).filter(|window| window.is_open()) else { return };
         window.end = Some(end.to_owned());
         window.state = if state == WindowState::Open { WindowState::Ended } else { state };
-        window.changed = changed;
         window.ended_ms = Some(at_ms);
         window.closed = Some(n);
         self.open.retain(|other| *other != place);

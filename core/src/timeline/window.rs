@@ -80,8 +80,6 @@ pub struct Window {
     pub closed: Option<u64>,
     /// While it was open, a window of another session was: what changed is nobody's.
     pub overlaps_other_session: bool,
-    /// Paths that changed from `start` to `end`, where they were counted.
-    pub changed: Option<u64>,
     /// The rewind that took it back, and that no redo has undone.
     pub rewound: Option<RewindId>,
 }

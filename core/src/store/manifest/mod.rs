@@ -1,9 +1,10 @@
 //! The description of one tree: path-sorted entries in content-cut blocks, each block a chunk.
 //!
 //! Read in this order: `entry` (the bytes of one entry, and what is allowed in it), `block` (many entries, or many blocks),
-//! `list` (long chunk lists), `writer`, `reader`, `walk` (every chunk that a manifest needs),
+//! `list` (long chunk lists), `writer`, `reader`, `walk` (every chunk that a manifest needs), `apart` (two of them),
 //! `survey` (the same past what is damaged).
 
+mod apart;
 mod block;
 mod entry;
 mod list;
@@ -12,6 +13,7 @@ mod survey;
 mod walk;
 mod writer;
 
+pub(super) use apart::apart;
 pub use reader::ManifestReader;
 pub(super) use survey::{Survey, Surveyor, is_damage};
 pub(super) use walk::walk;
