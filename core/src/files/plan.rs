@@ -139,14 +139,20 @@ pub fn plan(
 /// The entries of a manifest, checked once more against what must never be touched.
 pub(super) fn entries_of(reader: &Reader, root: &ChunkId) -> Result<Vec<Entry>> {
     let entries: Vec<Entry> = reader.manifest(root)?.collect::<Result<_>>()?;
-    for entry in &entries {
+    check_names(&entries)?;
+    Ok(entries)
+}
+
+/// Checks entries against what must never be touched.
+pub(super) fn check_names(entries: &[Entry]) -> Result<()> {
+    for entry in entries {
         let bad = |name: &[u8]| matches!(name, b"" | b"." | b".." | b".git") || name.contains(&0);
         if entry.path.split(|byte| *byte == b'/').any(bad) {
             let path = String::from_utf8_lossy(&entry.path);
             return Err(Error::new(ErrorKind::Corrupt, format!("a checkpoint names {path:?}, which no capture has")).with("path", path));
         }
     }
-    Ok(entries)
+    Ok(())
 }
 
 type Compared = (State, Option<Stat>);

@@ -10,10 +10,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::compare::{Disk, Guard, Known, Links, State};
 use crate::files::diff::compare;
 use crate::files::ignores::{Rules, prefixes};
-use crate::files::plan::{PlanItem, Verdict, compare_all, entries_of};
+use crate::files::plan::{PlanItem, Verdict, check_names, compare_all, entries_of};
 use crate::files::rewind::link_of;
 use crate::progress::Control;
-use crate::store::{Entry, EntryKind, Reader};
+use crate::store::{ChunkId, Entry, EntryKind, Reader};
 use crate::sys;
 use crate::sys::fs::Syncs;
 use crate::sys::tree::{Kind, Root, Stat};
@@ -51,8 +51,10 @@ impl<'a> Work<'a> {
     pub(super) fn new(request: &InstallRequest<'a>, control: &'a Control) -> Result<Self> {
         let InstallRequest { reader, scope, target, safety, staging, kept, extent } = *request;
         let root = Root::open(&scope.root)?;
-        let mut target = entries_of(reader, &target)?;
-        let mut safety = entries_of(reader, &safety)?;
+        let (mut target, mut safety) = match extent {
+            Extent::Whole => (entries_of(reader, &target)?, entries_of(reader, &safety)?),
+            Extent::Differences => entries_apart(reader, &target, &safety)?,
+        };
         let deletions = match extent {
             Extent::Whole => {
                 let guard = (Rules::of_manifest(reader, target.iter())?, Rules::of_manifest(reader, safety.iter())?);
@@ -222,6 +224,17 @@ fn deletions(target: &[Entry], safety: &[Entry], guard: &Guard<'_>) -> Vec<Vec<u
     let gone = safety.iter().filter(|entry| !wanted.contains(entry.path.as_slice()) && entry.kind != EntryKind::Socket);
     let gone = gone.filter(|entry| guard.may_delete(&entry.path, entry.kind == EntryKind::Folder));
     gone.map(|entry| entry.path.clone()).collect()
+}
+
+/// What may differ; all, where names of one file do: their other names may be anywhere.
+fn entries_apart(reader: &Reader, target: &ChunkId, safety: &ChunkId) -> Result<(Vec<Entry>, Vec<Entry>)> {
+    let (one, other) = reader.apart(target, safety)?;
+    if one.iter().any(|entry| link_of(entry) != 0) {
+        return Ok((entries_of(reader, target)?, entries_of(reader, safety)?));
+    }
+    check_names(&one)?;
+    check_names(&other)?;
+    Ok((one, other))
 }
 
 /// Leaves in both manifests only what differs, and gives the paths that go.

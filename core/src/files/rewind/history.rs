@@ -108,10 +108,9 @@ impl<'r> History<'r> {
         let mut changed = BTreeSet::new();
         for step in steps {
             control.check()?;
-            if step.before.root != step.after.root {
-                let changes = diff(reader.manifest(&step.before.root)?, reader.manifest(&step.after.root)?)?;
-                changed.extend(changes.into_iter().map(|change| change.path));
-            }
+            let (before, after) = reader.apart(&step.before.root, &step.after.root)?;
+            let changes = diff(before.into_iter().map(Ok), after.into_iter().map(Ok))?;
+            changed.extend(changes.into_iter().map(|change| change.path));
         }
         if let Some(paths) = paths {
             changed.retain(|path| paths.iter().any(|above| is_below(path, above)));
@@ -119,8 +118,8 @@ impl<'r> History<'r> {
         // The folders above are needed where one has to be made again.
         let above = changed.iter().flat_map(|path| prefixes(path)).map(<[u8]>::to_vec);
         let wanted: HashSet<Vec<u8>> = above.chain(changed.iter().cloned()).collect();
-        let mut trees = Trees { reader, wanted: &wanted, read: BTreeMap::new() };
-        let linked = if changed.is_empty() { Vec::new() } else { linked(reader, &target.root)? };
+        let (first, linked) = if wanted.is_empty() { Default::default() } else { read(reader, &target.root, &wanted)? };
+        let mut trees = Trees { reader, wanted: &wanted, last: (target.root, std::rc::Rc::new(first)) };
         let target = trees.tree(target, control)?;
         let seen = |step: &'r super::Step, trees: &mut Trees<'_>| {
             Ok(Seen { before: trees.tree(&step.before, control)?, after: trees.tree(&step.after, control)?, shared: step.shared })
@@ -155,44 +154,43 @@ pub(in crate::files) fn link_of(entry: &Entry) -> u64 {
     }
 }
 
-/// Reads each manifest once.
+/// Reads each tree by what is other in it than in the one before.
 struct Trees<'t> {
     reader: &'t Reader,
     wanted: &'t HashSet<Vec<u8>>,
-    read: BTreeMap<[u8; 32], std::rc::Rc<HashMap<Vec<u8>, Entry>>>,
+    last: (ChunkId, std::rc::Rc<HashMap<Vec<u8>, Entry>>),
 }
 
 impl Trees<'_> {
     fn tree<'r>(&mut self, snapshot: &'r Snapshot, control: &Control) -> Result<Tree<'r>> {
         control.check()?;
         let reach = Reach::new(&snapshot.scope)?;
-        if let Some(entries) = self.read.get(&snapshot.root.0) {
-            return Ok(Tree { entries: entries.clone(), reach });
-        }
-        let mut entries = HashMap::new();
-        if !self.wanted.is_empty() {
-            for entry in self.reader.manifest(&snapshot.root)? {
-                let entry = entry?;
-                if self.wanted.contains(&entry.path) {
-                    entries.insert(entry.path.clone(), entry);
-                }
+        if self.last.0 != snapshot.root && !self.wanted.is_empty() {
+            let (gone, new) = self.reader.apart(&self.last.0, &snapshot.root)?;
+            let mut entries = (*self.last.1).clone();
+            for entry in gone {
+                entries.remove(&entry.path);
             }
+            entries.extend(new.into_iter().filter(|entry| self.wanted.contains(&entry.path)).map(|entry| (entry.path.clone(), entry)));
+            self.last = (snapshot.root, std::rc::Rc::new(entries));
         }
-        let entries = std::rc::Rc::new(entries);
-        self.read.insert(snapshot.root.0, entries.clone());
-        Ok(Tree { entries, reach })
+        Ok(Tree { entries: self.last.1.clone(), reach })
     }
 }
 
-fn linked(reader: &Reader, root: &ChunkId) -> Result<Vec<Entry>> {
-    let mut found = Vec::new();
+/// The wanted entries of a tree, and those that have a link group.
+fn read(reader: &Reader, root: &ChunkId, wanted: &HashSet<Vec<u8>>) -> Result<(HashMap<Vec<u8>, Entry>, Vec<Entry>)> {
+    let (mut found, mut linked) = (HashMap::new(), Vec::new());
     for entry in reader.manifest(root)? {
         let entry = entry?;
         if link_of(&entry) != 0 {
-            found.push(entry);
+            linked.push(entry.clone());
+        }
+        if wanted.contains(&entry.path) {
+            found.insert(entry.path.clone(), entry);
         }
     }
-    Ok(found)
+    Ok((found, linked))
 }
 
 fn by_path(entries: &[Entry]) -> HashMap<&[u8], &Entry> {

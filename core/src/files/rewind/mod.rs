@@ -55,6 +55,8 @@ pub struct RewindRequest<'a> {
     pub target: &'a Snapshot,
     /// The steps since, in their order, none overlapping another.
     pub steps: &'a [Step],
+    /// Paths that somebody said they edited since the first step began, with what is below them: those stay.
+    pub claimed: &'a [Vec<u8>],
     /// What is there.
     pub disk: &'a DiskState,
     /// Only these paths and what is below them; `None` for all.

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::files::diff::{ChangeKind, compare};
 use crate::files::ignores::prefixes;
 use crate::files::plan::Verdict;
+use crate::files::scope::is_below;
 use crate::store::{Entry, EntryKind};
 use crate::sys::lease::{Asked, ask};
 use crate::sys::tree::Root;
@@ -18,7 +19,12 @@ type Verdicts = BTreeMap<Vec<u8>, Verdict>;
 pub(super) fn of_paths(request: &RewindRequest<'_>, history: &History<'_>, disk: &View<'_>) -> Result<Verdicts> {
     let mut verdicts = Verdicts::new();
     for path in &history.changed {
-        verdicts.insert(path.clone(), of_path(history, disk, path));
+        let verdict = match of_path(history, disk, path) {
+            // Whatever the checkpoints say.
+            verdict if verdict.touches() && request.claimed.iter().any(|above| is_below(path, above)) => Verdict::KeptBetween,
+            verdict => verdict,
+        };
+        verdicts.insert(path.clone(), verdict);
     }
     if verdicts.values().any(|verdict| verdict.touches()) {
         let root = Root::open(&request.disk.scope.root)?;

@@ -10,11 +10,12 @@ pub(super) struct Agent {
     pub(super) lab: Lab,
     steps: Vec<[Captured; 2]>,
     shared: Vec<usize>,
+    claimed: Vec<Vec<u8>>,
 }
 
 impl Agent {
     pub(super) fn new(lab: Lab) -> Self {
-        Self { lab, steps: Vec::new(), shared: Vec::new() }
+        Self { lab, steps: Vec::new(), shared: Vec::new(), claimed: Vec::new() }
     }
 
     pub(super) fn step(&mut self, work: impl FnOnce(&Lab)) {
@@ -47,7 +48,7 @@ impl Agent {
         let target = steps[0].before.clone();
         let paths: Option<Vec<Vec<u8>>> = paths.map(|paths| paths.iter().map(|path| path.as_bytes().to_vec()).collect());
         let reader = self.lab.reader();
-        let request = RewindRequest { reader: &reader, target: &target, steps: &steps, disk: &disk, paths: paths.as_deref() };
+        let request = RewindRequest { reader: &reader, target: &target, steps: &steps, claimed: &self.claimed, disk: &disk, paths: paths.as_deref() };
         (plan_rewind(&request, &Control::silent()).expect("plan"), safety)
     }
 
@@ -185,6 +186,21 @@ fn what_changed_while_two_sessions_worked_is_nobodys() {
     let (planned, _) = agent.rewind(0);
     assert_eq!((planned["a"], planned["b"]), (Verdict::KeptBetween, Verdict::Restore));
     assert_eq!(get(&agent.lab.at("a")), b"whose?");
+}
+
+#[test]
+fn what_a_person_says_they_edited_stays() {
+    let mut agent = Agent::new(Lab::new());
+    agent.lab.write("dir/a", "before");
+    agent.lab.write("dir-b", "before");
+    agent.step(|lab| {
+        lab.write("dir/a", "agent, and a person meanwhile");
+        lab.write("dir-b", "agent");
+    });
+    agent.claimed = vec![b"dir".to_vec()];
+    let (planned, _) = agent.rewind(0);
+    assert_eq!((planned["dir/a"], planned["dir-b"]), (Verdict::KeptBetween, Verdict::Restore));
+    assert_eq!(get(&agent.lab.at("dir/a")), b"agent, and a person meanwhile");
 }
 
 #[test]

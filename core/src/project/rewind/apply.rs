@@ -20,7 +20,7 @@ use crate::project::work::Work;
 use crate::project::{PathVerdict, Project, failpoint};
 use crate::store::{EntryKind, Half, Ref, RefKind};
 use crate::sys::fs::{self, Syncs};
-use crate::timeline::{Rewind, Timeline, TimelineLog, What, records_of};
+use crate::timeline::{Rewind, What, records_of};
 
 /// What a rewind did; the JSON shape of every surface.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -148,7 +148,7 @@ impl Project {
 
     /// Fails while a turn is open: its tool may be changing files now.
     fn check_no_open_turn(&self) -> Result<()> {
-        let (timeline, _) = Timeline::open(&self.folder.timeline())?;
+        let (timeline, _) = self.timeline()?;
         let Some(open) = timeline.open_windows().next() else { return Ok(()) };
         Err(Error::new(ErrorKind::Busy, format!("turn {} of session {} is open", open.turn, open.session))
             .with("session", &open.session)
@@ -159,7 +159,7 @@ impl Project {
     /// Adds a rewind to the timeline, once it is in place; one that is there already is left.
     pub(in crate::project) fn record_rewind(&self, journal: &Journal, syncs: &Syncs, control: &Control) -> Result<()> {
         let Some(rewind) = &journal.rewind else { return Ok(()) };
-        let mut log = TimelineLog::open(&self.folder.timeline(), self.id(), control)?;
+        let mut log = self.timeline_log(&mut Vec::new(), control)?;
         if log.timeline().rewinds().any(|known| known.id == journal.id) {
             return Ok(());
         }
@@ -174,8 +174,8 @@ impl Project {
 
 impl Rewinding {
     fn new(project: &Project, asked: &Asked, planned: Planned, preview: &RewindPreview) -> Result<Self> {
-        let log = Timeline::open(&project.folder.timeline())?.0;
-        let safety = crate::sys::id::sortable_after(log.newest_checkpoint().map(String::as_str))?;
+        let timeline = project.timeline()?.0;
+        let safety = crate::sys::id::sortable_after(timeline.newest_checkpoint().map(String::as_str))?;
         let result = crate::sys::id::sortable_after(Some(&safety))?;
         let mut record = planned.past.record.clone();
         let mut facts = serde_json::json!({ "plan": preview.id, "database": preview.database, "partial": preview.partial });
@@ -213,7 +213,7 @@ impl Rewinding {
             Half { root: manifest.finish()?, entries, bytes, facts: before.facts.clone() }
         };
         let root = half.root;
-        let log = TimelineLog::open(&project.folder.timeline(), project.id(), control)?;
+        let log = project.timeline_log(&mut Vec::new(), control)?;
         let record = log.next(What::Rewound(event(journal, &self.record)));
         let cluster = if journal.replaces_database { self.planned.past.target.cluster.clone() } else { safety.cluster.clone() };
         let facts = serde_json::json!({ "rewind": self.record.what, crate::timeline::FACT: log.carried(&record)? });

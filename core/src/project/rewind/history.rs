@@ -40,13 +40,15 @@ pub(super) struct Past {
     pub(super) record: JournalRewind,
     pub(super) target: Ref,
     pub(super) steps: Vec<Edges>,
+    /// What others said they edited meanwhile.
+    pub(super) claimed: Vec<Vec<u8>>,
     pub(super) warnings: Vec<String>,
 }
 
 impl Past {
     /// Finds it in the timeline.
     pub(super) fn find(project: &Project, asked: &Asked) -> Result<Self> {
-        let (timeline, damage) = Timeline::open(&project.folder.timeline())?;
+        let (timeline, damage) = project.timeline()?;
         let mut past = match asked {
             Asked::Rewind(options) => Self::of_turns(project, &timeline, options)?,
             Asked::Redo(options) => Self::of_rewind(project, &timeline, options)?,
@@ -107,7 +109,8 @@ impl Past {
         };
         let turns = turns.cloned().collect();
         let record = JournalRewind { session: session.clone(), what, turns, windows: fresh, undoes: None, facts: serde_json::Value::Null };
-        Ok(Self { record, target, steps, warnings })
+        let claimed = range.edits.into_iter().flat_map(|edited| edited.paths).collect();
+        Ok(Self { record, target, steps, claimed, warnings })
     }
 
     fn of_rewind(project: &Project, timeline: &Timeline, options: &RedoOptions) -> Result<Self> {
@@ -132,7 +135,7 @@ impl Past {
             facts: serde_json::json!({ "takes_back": undone.id }),
         };
         let steps = vec![Edges { before: before.clone(), after, shared: false, name }];
-        Ok(Self { record, target: before, steps, warnings: Vec::new() })
+        Ok(Self { record, target: before, steps, claimed: Vec::new(), warnings: Vec::new() })
     }
 
     /// The files of the target and of the steps.

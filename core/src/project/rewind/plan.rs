@@ -16,6 +16,7 @@ use crate::progress::Control;
 use crate::project::checkpoints::files_of;
 use crate::project::database::Database;
 use crate::project::{PathVerdict, Project};
+use crate::timeline::Window;
 
 /// What a rewind would do; touches nothing. [`RewindPlan::apply`] does it, unless anything that it saw has moved since.
 #[derive(Debug)]
@@ -83,6 +84,10 @@ impl Project {
     fn plan_asked(&self, asked: Asked, control: &Control) -> Result<RewindPlan<'_>> {
         self.check_root()?;
         self.check_no_journal()?;
+        if self.timeline()?.0.open_windows().any(Window::is_abandoned) {
+            // Nobody will end them, and what they changed is known only then.
+            self.close_abandoned(control)?;
+        }
         let preview = Planned::make(self, &asked, control)?.preview(&asked, self.notices());
         Ok(RewindPlan { project: self, asked, preview })
     }
@@ -137,7 +142,9 @@ impl Planned {
         let (target, steps) = past.snapshots(project)?;
         let paths = named(project, asked)?;
         let reader = project.store.reader(control)?;
-        files::plan_rewind(&RewindRequest { reader: &reader, target: &target, steps: &steps, disk, paths: paths.as_deref() }, control)
+        let claimed = &past.claimed;
+        let request = RewindRequest { reader: &reader, target: &target, steps: &steps, claimed, disk, paths: paths.as_deref() };
+        files::plan_rewind(&request, control)
     }
 
     fn scope(project: &Project, past: &Past) -> Result<Scope> {
