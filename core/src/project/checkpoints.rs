@@ -17,8 +17,17 @@ pub struct CheckpointInfo {
     pub name: Option<String>,
     /// RFC 3339.
     pub created: String,
-    /// `capture` or `safety`.
+    /// `capture`, `turn` (an edge of a window) or `safety`.
     pub kind: String,
+    /// Session, turn and tool of the window for whose edge it was made; others may stand on it too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// See `session`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<String>,
+    /// See `session`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// The files.
     pub files: Option<HalfSize>,
     /// The cluster.
@@ -143,16 +152,29 @@ impl CheckpointInfo {
             name: reference.name.clone(),
             created: crate::sys::id::rfc3339(reference.created_ms),
             kind: match reference.kind {
+                RefKind::Capture if reference.session.is_some() => "turn",
                 RefKind::Capture => "capture",
                 RefKind::Safety => "safety",
                 RefKind::Branch => "branch",
             }
             .to_owned(),
+            session: reference.session.clone(),
+            turn: reference.turn.clone(),
+            tool: reference.tool.clone(),
             files: reference.files.as_ref().map(size),
             cluster: reference.cluster.as_ref().map(size),
-            facts: reference.facts.clone(),
+            facts: told(&reference.facts),
         }
     }
+}
+
+/// What is worth telling: not the records that it carries for the timeline.
+fn told(facts: &serde_json::Value) -> serde_json::Value {
+    let mut facts = facts.clone();
+    if let serde_json::Value::Object(all) = &mut facts {
+        all.remove(crate::timeline::FACT);
+    }
+    facts
 }
 
 /// The files of a checkpoint.

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
 use crate::store::{PruneOptions, Ref, RefKind};
 use crate::sys::fs::{self, Syncs};
+use crate::timeline::Window;
 
 /// What was, or would be, forgotten.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,6 +21,8 @@ pub struct ForgetReport {
     pub applied: bool,
     /// The checkpoints.
     pub checkpoints: Vec<CheckpointInfo>,
+    /// Windows of turns that stand on one of them: they can then not be taken back.
+    pub windows: Vec<Window>,
 }
 
 /// What was, or would be, removed.
@@ -29,6 +32,8 @@ pub struct PruneReport {
     pub applied: bool,
     /// Safety checkpoints of this project that go.
     pub safety: Vec<CheckpointInfo>,
+    /// Those that stay, since a rewind of turns stands on them: what it took back could not be had again.
+    pub kept: Vec<CheckpointInfo>,
     /// Old clusters and leftovers of this project's branch that go.
     pub clusters: Vec<String>,
     /// Bytes on disk of those and of the clusters of orphans, counting blocks that are shared with others in full.
@@ -74,13 +79,16 @@ impl Project {
                 refs.push(reference);
             }
         }
+        let (timeline, _) = self.timeline()?;
+        let gone = |id: &Option<String>| id.as_ref().is_some_and(|id| refs.iter().any(|reference| reference.id == *id));
+        let windows = timeline.windows().iter().filter(|window| gone(&window.start) || gone(&window.end)).cloned().collect();
         if apply {
             self.remove_refs(&refs)?;
         }
-        Ok(ForgetReport { applied: apply, checkpoints: refs.iter().map(CheckpointInfo::of).collect() })
+        Ok(ForgetReport { applied: apply, checkpoints: refs.iter().map(CheckpointInfo::of).collect(), windows })
     }
 
-    /// Removes retained copies (safety checkpoints but the newest), leftovers and unneeded packs; without `apply` only tells, and
+    /// Removes retained copies (safety checkpoints but the newest, and but those that rewinds of turns stand on), leftovers and unneeded packs; without `apply` only tells, and
     /// the figures are those of an apply now.
     ///
     /// Other projects of the store whose worktree was not found are listed; of these only the ones named by id in `orphans`
@@ -98,6 +106,8 @@ impl Project {
         let (refs, _) = self.refs()?;
         let mut safety: Vec<Ref> = refs.into_iter().filter(|reference| reference.kind == RefKind::Safety).collect();
         safety.pop();
+        let (timeline, _) = self.timeline()?;
+        let (kept, safety): (Vec<Ref>, Vec<Ref>) = safety.into_iter().partition(|reference| timeline.needs(&reference.id));
         let database = self.database()?;
         let journal = self.journal()?;
         let clusters = match &database {
@@ -140,6 +150,7 @@ impl Project {
         Ok(PruneReport {
             applied: apply,
             safety: safety.iter().map(CheckpointInfo::of).collect(),
+            kept: kept.iter().map(CheckpointInfo::of).collect(),
             clusters,
             cluster_bytes,
             orphans: described,

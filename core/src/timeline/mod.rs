@@ -19,3 +19,21 @@ pub use rebuild::{FACT, Rebuilt, rebuild, records_of};
 pub use record::{Begin, Captured, Edited, End, Owner, Record, Rewind, What};
 pub use view::Timeline;
 pub use window::{Author, CheckpointId, Event, EventKind, RewindId, Turn, Window, WindowId, WindowState};
+
+/// What a line of the log holds, for tests of other layers.
+#[cfg(test)]
+pub(crate) fn tests_body(line: &[u8]) -> String {
+    record::body(line).unwrap()
+}
+
+/// The line that holds this.
+#[cfg(test)]
+pub(crate) fn tests_line(body: &str) -> String {
+    record::encode(&serde_json::from_str::<Record>(body).unwrap()).unwrap()
+}
+
+/// The bytes of an escaped name.
+#[cfg(test)]
+pub(crate) fn tests_unescape(text: &str) -> Vec<u8> {
+    record::unescape(text).unwrap()
+}

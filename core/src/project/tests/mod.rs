@@ -9,6 +9,7 @@ mod pruning;
 mod restoring;
 mod rewind_crashing;
 mod rewinding;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;

@@ -10,7 +10,7 @@ use super::edge::EdgeOf;
 use super::options::{TurnData, TurnOptions, TurnReport, WaitReport, check_names};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
-use crate::timeline::{Begin, Captured, CheckpointId, End, Owner, Timeline, TimelineLog, What, Window, WindowId, WindowState};
+use crate::timeline::{Begin, Captured, CheckpointId, End, Owner, Timeline, What, Window, WindowId, WindowState};
 
 impl Project {
     /// Opens a window: what changes from now on, until it is ended, is this turn's. Returns when the files before are captured, with
