@@ -3,6 +3,7 @@
 mod branch;
 mod postgres;
 mod project;
+mod rewind;
 mod store;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub(crate) use branch::{BranchCommand, Create, ShortCommand, UrlArguments, UrlForm};
 pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
+pub(crate) use rewind::{Database, Plan, Redo, Rewind};
 pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};
 
 /// Rewinds an agent's work: the files of a worktree and the Postgres database that goes with them.

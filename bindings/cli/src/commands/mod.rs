@@ -7,6 +7,7 @@ mod history;
 mod postgres;
 mod project;
 mod restore;
+mod rewind;
 mod store;
 
 use crate::arguments::Command;

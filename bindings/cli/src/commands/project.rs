@@ -5,7 +5,7 @@ use forklift::files::Coverage;
 use forklift::project::{CaptureOptions, CaptureReport, Project, RecoverOutcome, RecoverReport, RunOptions, SetupOptions, StatusReport};
 use forklift::{Error, ErrorKind};
 
-use super::{history, restore};
+use super::{history, restore, rewind};
 use crate::arguments::{Capture, CaptureMode, ProjectCommand, Setup};
 use crate::context::Context;
 use crate::exit;
@@ -31,6 +31,8 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, command: ProjectCo
         }
         ProjectCommand::Capture(arguments) => capture(context, output, &arguments)?,
         ProjectCommand::Restore(arguments) => restore::run(context, output, &arguments)?,
+        ProjectCommand::Rewind(arguments) => rewind::rewind(context, output, arguments)?,
+        ProjectCommand::Redo(arguments) => rewind::redo(context, output, arguments)?,
         ProjectCommand::Recover => {
             let report = context.project()?.recover(&context.control())?;
             output.warnings(&report.warnings);

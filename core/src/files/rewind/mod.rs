@@ -111,7 +111,9 @@ pub fn plan_rewind(request: &RewindRequest<'_>, control: &Control) -> Result<Rew
     let mut items = Vec::with_capacity(verdicts.len());
     for (path, verdict) in verdicts {
         let (target, there) = (history.target.entry(&path), disk.entry(&path));
-        note(&mut hash, &path, verdict, &[target, history.base(&path), there]);
+        // What stays may go on being edited.
+        let seen = if verdict.is_kept() { None } else { there };
+        note(&mut hash, &path, verdict, &[target, history.base(&path), seen]);
         if verdict.touches() {
             changes.insert(path.clone(), target.cloned().filter(|_| verdict != Verdict::Delete));
         }

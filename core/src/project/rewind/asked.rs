@@ -39,7 +39,8 @@ pub struct RewindOptions {
     pub to: RewindTo,
     /// Rewind the rest where somebody's edit is in the way of some paths.
     pub keep_edited: bool,
-    /// Only these paths, relative to the worktree, and what is below them. The database stays as it is then.
+    /// Only these paths and what is below them, relative to the folder that the project was opened from. The database stays as it
+    /// is then.
     pub paths: Option<Vec<PathBuf>>,
     /// The most paths that may be touched; 500 where not said.
     pub limit: Option<u64>,

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -225,25 +225,5 @@ impl Planned {
 }
 
 fn named(project: &Project, asked: &Asked) -> Result<Option<Vec<Vec<u8>>>> {
-    asked.paths().map(|paths| paths.iter().map(|path| relative(project, path)).collect()).transpose()
-}
-
-/// A named path as the plan has it: below the worktree, absolute or relative to it.
-fn relative(project: &Project, path: &Path) -> Result<Vec<u8>> {
-    let refuse = |what: &str| {
-        Err(Error::new(ErrorKind::InvalidArgument, format!("{} {what}", path.display()))
-            .with("path", path.display())
-            .hint(format!("name paths below {}", project.root().display())))
-    };
-    let below = if path.is_absolute() { path.strip_prefix(project.root()).ok() } else { Some(path) };
-    let Some(below) = below else { return refuse("is outside the worktree") };
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in below.components() {
-        match part {
-            Component::CurDir => {}
-            Component::Normal(name) => parts.push(name.as_bytes()),
-            _ => return refuse("is outside the worktree"),
-        }
-    }
-    Ok(parts.join(&b'/'))
+    asked.paths().map(|paths| paths.iter().map(|path| project.inside_of(path)).collect()).transpose()
 }

@@ -72,7 +72,9 @@ impl Project {
         let start = Instant::now();
         let Edge { id, new } = edge;
         let mut records = what(&id).into_iter();
-        if let (Some((session, mut reference)), Some(first)) = (new, records.next()) {
+        if let Some((session, mut reference)) = new
+            && let Some(first) = records.next()
+        {
             let stored = log.append_with(first, &id, |facts| {
                 if let serde_json::Value::Object(all) = &mut reference.facts {
                     all.insert(FACT.to_owned(), facts);
