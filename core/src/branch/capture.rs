@@ -83,25 +83,10 @@ impl Branch {
         named(&self.record.name, self.compare(reference))
     }
 
-    /// Whether two checkpoints hold the same database: one half for both, or halves of one cluster of this branch with equal marks;
-    /// `false` in every doubt. Where neither has a database, they do.
-    ///
-    /// # Errors
-    /// `Corrupt` where the facts of a half cannot be read.
-    pub fn same_database(&self, first: &Ref, second: &Ref) -> Result<bool> {
-        let (one, other) = match (&first.cluster, &second.cluster) {
-            (None, None) => return Ok(true),
-            (Some(one), Some(other)) => (one, other),
-            _ => return Ok(false),
-        };
-        let (captured, later) = (CapturedCluster::of(one)?, CapturedCluster::of(other)?);
-        let cluster = |of: &CapturedCluster| (of.branch.clone(), of.cluster.clone());
-        Ok((one.root == other.root && one.facts == other.facts) || (cluster(&captured) == cluster(&later) && captured.mark.same(&later.mark)))
-    }
-
     fn compare(&self, reference: &Ref) -> Result<bool> {
         let _lock = self.lock(Mode::Exclusive, &Control::silent())?;
-        let Some((_, captured)) = self.comparable(reference, &self.read_current()?) else { return Ok(false) };
+        let cluster = self.read_current()?;
+        let Some((_, captured)) = self.comparable(reference, &cluster) else { return self.is_as_made(&cluster, reference) };
         let mark = match self.status()? {
             ServerStatus::Stopped => postgres::mark_stopped(&self.data()?)?,
             ServerStatus::Running { .. } => match self.attach()? {

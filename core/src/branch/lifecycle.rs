@@ -97,7 +97,7 @@ impl Branch {
         self.info()
     }
 
-    fn refuse_held(&self) -> Result<()> {
+    pub(super) fn refuse_held(&self) -> Result<()> {
         match layout::load_optional::<Hold>(&self.folder.hold())? {
             None => Ok(()),
             Some(hold) => {

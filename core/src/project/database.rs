@@ -125,6 +125,11 @@ impl Database {
         self.branch.start(StartOptions { bound_to_owner: false }, control).map(drop)
     }
 
+    /// The same after a restore: what is written from then on is noticed.
+    pub(super) fn start_marked(&self, control: &Control) -> Result<()> {
+        self.branch.start_marked(control)
+    }
+
     pub(super) fn stop(&self, control: &Control) -> Result<()> {
         self.branch.stop(control)
     }

@@ -88,6 +88,10 @@ impl Database {
         match *self {}
     }
 
+    pub(super) fn start_marked(&self, _: &Control) -> Result<()> {
+        match *self {}
+    }
+
     pub(super) fn stop(&self, _: &Control) -> Result<()> {
         match *self {}
     }

@@ -156,7 +156,8 @@ fn start_again(database: &Database, journal: &Journal, control: &Control, warnin
     if !journal.server_ran {
         return;
     }
-    if let Err(error) = database.start(control) {
+    let started = if journal.replaces_database { database.start_marked(control) } else { database.start(control) };
+    if let Err(error) = started {
         warnings.push(format!("the server did not start again, start it with `forklift branch start {}`: {error}", database.name()));
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn diff(context: &Context, output: &mut Output<'_>, arguments: &Diff)
 
 pub(super) fn forget(context: &Context, output: &mut Output<'_>, arguments: &Forget) -> Result<(), Failure> {
     let report = context.project()?.forget(&arguments.checkpoints, arguments.yes, &context.control())?;
-    output.result(&report, |ForgetReport { applied, checkpoints }| {
+    output.result(&report, |ForgetReport { applied, checkpoints, .. }| {
         let what = text::count(len(checkpoints), "checkpoint");
         format!("{}{what} {}", table(checkpoints), if *applied { "forgotten" } else { "would be forgotten" })
     })?;
