@@ -1,14 +1,20 @@
 //! Whether databases are the same, by marks alone: across a restore too, whose cluster is another one with the same rows.
 
+use std::time::{Duration, Instant};
+
 use super::Branch;
+use super::capture::QUIET;
 use super::facts::CapturedCluster;
 use super::layout::{self, ClusterRecord};
 use super::shared::named;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, Mark, ServerStatus};
 use crate::progress::Control;
 use crate::store::Ref;
 use crate::sys::lock::Mode;
+
+/// How long sessions that were told to end are waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Branch {
     /// Whether two checkpoints hold the same database: one half for both, halves of one cluster of this branch with equal marks, or the
@@ -55,6 +61,34 @@ impl Branch {
             },
             _ => Ok(false),
         }
+    }
+
+    /// Shuts clients out of a held branch whose server ran (or not) as `ran` says, ends their sessions, and tells whether its database
+    /// is what `reference` holds: nobody can change it from then on. [`Branch::release`] and a start let them in again.
+    ///
+    /// # Errors
+    /// As [`Branch::unchanged_since`]; `Busy` where a session does not end.
+    pub(crate) fn shut_out(&self, reference: &Ref, ran: bool) -> Result<bool> {
+        named(&self.record.name, self.shut_out_all(reference, ran))
+    }
+
+    fn shut_out_all(&self, reference: &Ref, ran: bool) -> Result<bool> {
+        let _lock = self.lock(Mode::Exclusive, &Control::silent())?;
+        if !ran {
+            return self.compare_locked(reference);
+        }
+        let Some(server) = self.attach()? else { return Ok(false) };
+        server.address().hide()?;
+        std::thread::sleep(QUIET);
+        server.end_clients()?;
+        let begin = Instant::now();
+        while server.writers()? > 0 {
+            if begin.elapsed() > PATIENCE {
+                return Err(Error::new(ErrorKind::Busy, "a session of its database does not end").hint("end it, then try again"));
+            }
+            std::thread::sleep(QUIET);
+        }
+        self.compare_locked(reference)
     }
 
     /// Starts the server after a restore, and keeps its mark as it is before anybody can connect: so that it is known later whether

@@ -168,7 +168,12 @@ impl Database {
         self.branch.same_database(first, second)
     }
 
-    /// The same of a held branch, to which nobody can connect any more from now on.
+    /// The same of a held branch, after all clients were shut out of it.
+    pub(super) fn shut_out(&self, reference: &Ref, ran: bool) -> Result<bool> {
+        self.branch.shut_out(reference, ran)
+    }
+
+    /// As [`Database::can_be_left`], of a held branch, to which nobody can connect any more from now on.
     pub(super) fn close_at(&self, reference: &Ref, ran: bool) -> Result<bool> {
         self.branch.close_at(reference, ran)
     }

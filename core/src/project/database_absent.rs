@@ -120,6 +120,10 @@ impl Database {
         match *self {}
     }
 
+    pub(super) fn shut_out(&self, _: &Ref, _: bool) -> Result<bool> {
+        match *self {}
+    }
+
     pub(super) fn close_at(&self, _: &Ref, _: bool) -> Result<bool> {
         match *self {}
     }

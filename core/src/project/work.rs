@@ -167,6 +167,11 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         self.hold(database)?;
+        if let Some(last) = self.rewind.and_then(Rewinding::last_rows)
+            && !database.shut_out(last, self.journal.server_ran)?
+        {
+            return Err(Error::new(ErrorKind::Edited, "nothing was rewound: rows were changed since it was planned").hint("plan it again"));
+        }
         database.stop(control)?;
         self.pass("server-stopped")
     }

@@ -118,10 +118,10 @@ impl TimelineLog {
         &self.contents.damage
     }
 
-    /// Whether records may be missing at its end: it is torn, there is none, or the machine was started since the last was written.
+    /// Whether records may be missing at its end: it is torn, has none, or the machine was started since the last was written.
     #[must_use]
     pub fn is_doubtful(&self) -> bool {
-        !self.contents.exists || self.contents.damage.torn > 0 || self.timeline.last_boot().is_some_and(|boot| boot != self.boot)
+        self.contents.damage.torn > 0 || self.timeline.last_boot() != Some(&self.boot)
     }
 
     /// The record that `what` would be now, for a ref to carry.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::turn::{Edited, Log, Show, TurnCommand};
+
 /// What can be done with a project.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProjectCommand {
@@ -24,12 +26,17 @@ pub(crate) enum ProjectCommand {
     Redo(super::Redo),
     /// Roll back or finish an interrupted restore or rewind
     Recover,
-    /// List the checkpoints, newest first
-    Log,
-    /// Show one checkpoint
-    Show(Checkpoint),
+    /// List the checkpoints, or the turns of agents, newest first
+    Log(Log),
+    /// Show one checkpoint, or one turn with the paths that changed in it
+    Show(Show),
     /// List the paths that differ between two checkpoints, or a checkpoint and the disk
     Diff(Diff),
+    /// Tell whose a change is: what was there before and after a tool call
+    #[command(subcommand)]
+    Turn(TurnCommand),
+    /// Say that somebody edited paths by hand, so that no rewind takes that for an agent's
+    Edited(Edited),
     /// Forget checkpoints
     Forget(Forget),
     /// Free what nothing needs: safety checkpoints but the newest, replaced clusters
@@ -80,13 +87,6 @@ pub(crate) enum CaptureMode {
     Online,
     /// By a clean stop, which cuts clients; keeps unlogged tables
     Stopped,
-}
-
-/// One checkpoint.
-#[derive(Debug, Args)]
-pub(crate) struct Checkpoint {
-    /// Name of the checkpoint, or the start of its id
-    pub(crate) checkpoint: String,
 }
 
 /// `project restore`.

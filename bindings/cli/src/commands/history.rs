@@ -22,9 +22,8 @@ pub(super) fn log(context: &Context, output: &mut Output<'_>) -> Result<(), Fail
     output.result(&checkpoints, |checkpoints| if checkpoints.is_empty() { String::new() } else { table(checkpoints) })
 }
 
-pub(super) fn show(context: &Context, output: &mut Output<'_>, checkpoint: &str) -> Result<(), Failure> {
-    let info = context.project()?.show(checkpoint)?;
-    output.result(&info, details)
+pub(super) fn show(info: &CheckpointInfo, output: &mut Output<'_>) -> Result<(), Failure> {
+    output.result(info, details)
 }
 
 pub(super) fn diff(context: &Context, output: &mut Output<'_>, arguments: &Diff) -> Result<(), Failure> {
@@ -44,6 +43,11 @@ pub(super) fn forget(context: &Context, output: &mut Output<'_>, arguments: &For
         let what = text::count(len(checkpoints), "checkpoint");
         format!("{}{what} {}", table(checkpoints), if *applied { "forgotten" } else { "would be forgotten" })
     })?;
+    if !report.windows.is_empty() {
+        let verb = if report.applied { "can" } else { "could" };
+        let names: Vec<_> = report.windows.iter().map(|window| format!("{} of {}", window.turn, window.session)).collect();
+        output.warning(format!("turns that {verb} not be taken back then: {}", names.join(", ")));
+    }
     if report.applied {
         output.hint("`forklift project prune` frees their space");
     } else {
@@ -68,6 +72,9 @@ fn describe_prune(report: &PruneReport) -> String {
     let mut table = Table::plain();
     for checkpoint in &report.safety {
         table.row(["safety checkpoint".to_owned(), format!("{} {}", checkpoint.id, checkpoint.created)]);
+    }
+    for checkpoint in &report.kept {
+        table.row(["stays: a rewind needs it".to_owned(), format!("{} {}", checkpoint.id, checkpoint.created)]);
     }
     for cluster in &report.clusters {
         table.row(["replaced cluster".to_owned(), cluster.clone()]);
@@ -107,6 +114,10 @@ fn details(info: &CheckpointInfo) -> String {
     row("id", info.id.clone());
     row("created", info.created.clone());
     row("kind", info.kind.clone());
+    if let (Some(session), Some(turn)) = (&info.session, &info.turn) {
+        let tool = info.tool.as_deref().map(|tool| format!(", {tool}")).unwrap_or_default();
+        row("turn", text::plain(&format!("{turn} of {session}{tool}")).into_owned());
+    }
     let half = |half: HalfSize| format!("{}, {}", text::count(half.entries, "name"), text::bytes(half.bytes));
     row("files", info.files.map_or_else(|| "none".to_owned(), half));
     row("database", info.cluster.map_or_else(|| "none".to_owned(), half));
@@ -145,7 +156,7 @@ fn scalar(value: &Value) -> String {
     text::plain(value.as_str().map_or_else(|| value.to_string(), str::to_owned).as_str()).into_owned()
 }
 
-fn word(kind: ChangeKind) -> &'static str {
+pub(super) fn word(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Added => "added",
         ChangeKind::Removed => "removed",

@@ -9,6 +9,7 @@ mod project;
 mod restore;
 mod rewind;
 mod store;
+mod turn;
 
 use crate::arguments::Command;
 use crate::context::Context;

@@ -5,7 +5,7 @@ use forklift::files::Coverage;
 use forklift::project::{CaptureOptions, CaptureReport, Project, RecoverOutcome, RecoverReport, RunOptions, SetupOptions, StatusReport};
 use forklift::{Error, ErrorKind};
 
-use super::{history, restore, rewind};
+use super::{history, restore, rewind, turn};
 use crate::arguments::{Capture, CaptureMode, ProjectCommand, Setup};
 use crate::context::Context;
 use crate::exit;
@@ -38,8 +38,13 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, command: ProjectCo
             output.warnings(&report.warnings);
             output.result(&report, describe_recovery)?;
         }
-        ProjectCommand::Log => history::log(context, output)?,
-        ProjectCommand::Show(arguments) => history::show(context, output, &arguments.checkpoint)?,
+        ProjectCommand::Log(arguments) if arguments.turns || arguments.rebuild || arguments.session.is_some() => {
+            turn::log(context, output, &arguments)?;
+        }
+        ProjectCommand::Log(_) => history::log(context, output)?,
+        ProjectCommand::Show(arguments) => turn::show(context, output, &arguments)?,
+        ProjectCommand::Turn(command) => turn::run(context, output, command)?,
+        ProjectCommand::Edited(arguments) => turn::edited(context, output, arguments)?,
         ProjectCommand::Diff(arguments) => history::diff(context, output, &arguments)?,
         ProjectCommand::Forget(arguments) => history::forget(context, output, &arguments)?,
         ProjectCommand::Prune(arguments) => history::prune(context, output, arguments.yes, &arguments.orphans)?,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::asked::Asked;
+use super::asked::{Asked, DatabaseChoice};
 use super::halves::DatabaseFate;
 use super::history::JournalRewind;
 use super::plan::{Planned, RewindPlan, RewindPreview};
@@ -184,6 +184,13 @@ impl Rewinding {
         }
         record.facts = facts;
         Ok(Self { asked: asked.clone(), planned, preview: preview.clone(), record, safety, result })
+    }
+
+    /// The checkpoint whose rows must be there still, where those of others are not to be discarded.
+    pub(in crate::project) fn last_rows(&self) -> Option<&Ref> {
+        let past = &self.planned.past;
+        let last = past.steps.last().map_or(&past.target, |step| &step.after);
+        (self.asked.database() != DatabaseChoice::Discard).then_some(last)
     }
 
     /// Once all that is there is in the safety checkpoint: looks whether that is what was planned for, makes the checkpoint of what
