@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test lint clean
+.PHONY: all build install demo test torture-files lint clean
 
 all: build
 
@@ -24,6 +24,11 @@ demo:
 # Every suite; ends with one line: N passed, N failed, N skipped.
 test:
 	python3 tests/run.py
+
+# Rewinds of files while editors save and a person and an agent go on writing: ROUNDS of each.
+ROUNDS ?= 10000
+torture-files:
+	FORKLIFT_TORTURE_ROUNDS=$(ROUNDS) cargo test --package forklift --lib -- a_save_in_the_middle_of_an_install no_edit_is_lost_while_turns_and_rewinds_run
 
 # What the lint suite of `make test` runs.
 lint:

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Project;
-use super::rewind::JournalRewind;
 use super::record::{FORMAT, read_json, remove_durably, write_json};
+use super::rewind::JournalRewind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::fs::Syncs;
 

@@ -7,8 +7,8 @@ use super::database::{Database, SAFETY_MODE};
 use super::journal::{Journal, State, recovery_needed};
 use super::pairing::PairRequest;
 use super::record::FORMAT;
-use super::rewind::Rewinding;
 use super::restore::{Target, app_stopped, stuck};
+use super::rewind::Rewinding;
 use super::{Project, failpoint};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, InstallRequest, StatCache};
@@ -210,7 +210,7 @@ impl<'a> Work<'a> {
     /// The safety checkpoint: all that the checkpoint's scope covers, and the cluster.
     fn keep_what_is_there(&mut self, control: &Control) -> Result<Ref> {
         let project = self.project;
-        let (refs, _) = project.refs()?;
+        let refs = if self.database.is_some() { project.refs()?.0 } else { Vec::new() };
         let newest = refs.iter().rev().find(|reference| reference.cluster.is_some());
         let replaces = self.journal.replaces_database || self.rewind.is_some();
         let previous = if replaces { newest } else { Some(&self.target.reference) };

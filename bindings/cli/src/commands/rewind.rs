@@ -1,6 +1,8 @@
 //! `project rewind`, its dry run, and `project redo`.
 
-use forklift::project::{DatabaseChoice, DatabaseFate, PathVerdict, RedoOptions, RewindOptions, RewindPlan, RewindPreview, RewindReport, RewindTo};
+use forklift::project::{
+    DatabaseChoice, DatabaseFate, PathVerdict, RedoOptions, RewindOptions, RewindPlan, RewindPreview, RewindReport, RewindTo,
+};
 use forklift::{Error, ErrorKind};
 
 use super::restore::{listed, paths};
@@ -14,7 +16,11 @@ pub(super) fn rewind(context: &Context, output: &mut Output<'_>, arguments: Rewi
     let to = match (arguments.to, arguments.after) {
         (Some(turn), None) => RewindTo::Before(turn),
         (None, Some(turn)) => RewindTo::After(turn),
-        _ => return Err(Error::new(ErrorKind::InvalidArgument, "say either --to or --after").hint("--to TURN goes back to before it").into()),
+        _ => {
+            return Err(Error::new(ErrorKind::InvalidArgument, "say either --to or --after")
+                .hint("--to TURN goes back to before it")
+                .into());
+        }
     };
     let plan = arguments.plan;
     let options = RewindOptions {
@@ -100,7 +106,11 @@ fn describe_report(report: &RewindReport, quiet: bool) -> String {
     };
     let kept = report.paths.iter().filter(|path| path.verdict.is_kept()).count();
     let kept = if kept == 0 { String::new() } else { format!("; kept as edited: {}", text::count(kept as u64, "path")) };
-    let aside = report.kept.as_ref().map(|folder| format!("\ncontent that is in no checkpoint is kept in {}", text::path(folder))).unwrap_or_default();
+    let aside = report
+        .kept
+        .as_ref()
+        .map(|folder| format!("\ncontent that is in no checkpoint is kept in {}", text::path(folder)))
+        .unwrap_or_default();
     let summary = format!("{} in {}{database}{kept}", text::plain(&report.what), text::milliseconds(report.total_ms));
     if quiet { summary } else { format!("{}{summary}{aside}\n{}", table(&report.paths), text::plain(&report.message)) }
 }

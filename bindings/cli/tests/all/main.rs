@@ -14,6 +14,7 @@ mod help;
 mod process;
 mod project;
 mod readme;
+mod rewind;
 mod store;
 mod usage;
 

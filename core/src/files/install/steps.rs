@@ -300,7 +300,7 @@ fn read_back(work: &mut Work<'_>, placed: &[(usize, Stat)]) -> Result<()> {
     for (own, then) in placed {
         work.control.check()?;
         let Some(entry) = work.target.get(*own).cloned() else { continue };
-        let (state, now) = Disk { root: &work.root, known: &|_, _| None }.state(&entry)?;
+        let (state, _) = Disk { root: &work.root, known: &|_, _| None }.state(&entry)?;
         let same = match state {
             State::Same | State::Metadata => true,
             State::Missing | State::Content | State::Kind => false,
@@ -308,6 +308,8 @@ fn read_back(work: &mut Work<'_>, placed: &[(usize, Stat)]) -> Result<()> {
         if same {
             continue;
         }
+        // Looked at after the read: somebody's write may have come between an earlier look and it.
+        let now = work.root.stat(&entry.path).map_err(|errno| work.failed("stat", &entry.path, errno))?;
         let key = |stat: &Stat| (stat.kind, stat.ino, stat.size, stat.mtime_ns);
         if now.as_ref().map(key) == Some(key(then)) {
             let path = crate::files::scan::lossy(&entry.path);

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 pub(super) use self::history::link_of;
 use self::history::{History, View};
-use super::plan::{PlanItem, Verdict};
 use super::Scope;
+use super::plan::{PlanItem, Verdict};
 use crate::error::Result;
 use crate::progress::Control;
 use crate::store::{ChunkId, Entry, EntryKind, Reader};

@@ -128,7 +128,11 @@ fn keep_full_folders(verdicts: &mut Verdicts, request: &RewindRequest<'_>, histo
 
 /// What is to be made needs folders above it; those that are missing are made too, as they were.
 fn need_folders_above(verdicts: &mut Verdicts, history: &History<'_>, disk: &View<'_>) {
-    let wanted: Vec<Vec<u8>> = verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Create | Verdict::Restore)).map(|(path, _)| path.clone()).collect();
+    let wanted: Vec<Vec<u8>> = verdicts
+        .iter()
+        .filter(|(_, verdict)| matches!(verdict, Verdict::Create | Verdict::Restore))
+        .map(|(path, _)| path.clone())
+        .collect();
     for path in wanted {
         for folder in prefixes(&path) {
             let there = disk.at(folder, true);

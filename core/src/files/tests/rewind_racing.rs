@@ -66,7 +66,10 @@ fn a_plan_sees_who_has_a_file_open() {
         lab.write("a", "agent");
         lab.write("new", "agent");
     });
-    let open = [OpenOptions::new().append(true).open(agent.lab.at("a")).expect("open"), OpenOptions::new().write(true).open(agent.lab.at("new")).expect("open")];
+    let open = [
+        OpenOptions::new().append(true).open(agent.lab.at("a")).expect("open"),
+        OpenOptions::new().write(true).open(agent.lab.at("new")).expect("open"),
+    ];
     let (plan, _) = agent.plan(0, None);
     assert_eq!(verdicts(&plan.items).into_values().collect::<Vec<_>>(), [Verdict::KeptOpen; 2]);
     drop(open);
@@ -91,7 +94,10 @@ fn what_somebody_makes_where_something_comes_back_stays() {
     });
     let verdicts = verdicts(&report.items);
     let after = Verdict::KeptAfter;
-    assert_eq!((verdicts["a"], verdicts["dir"], verdicts["dir/b"], verdicts["new"], verdicts["new/c"]), (after, after, after, after, Verdict::Delete));
+    assert_eq!(
+        (verdicts["a"], verdicts["dir"], verdicts["dir/b"], verdicts["new"], verdicts["new/c"]),
+        (after, after, after, after, Verdict::Delete)
+    );
     for path in ["a", "dir", "new/mine"] {
         assert_eq!(get(&agent.lab.at(path)), b"person", "{path}");
     }
@@ -143,7 +149,10 @@ fn an_unfinished_install_is_finished_by_the_next() {
     });
     let verdicts = verdicts(&report.items);
     assert_eq!((verdicts["a"], verdicts["b"], verdicts["c"]), (Verdict::KeptAfter, Verdict::Create, Verdict::Restore));
-    assert_eq!((get(&agent.lab.at("a")), get(&agent.lab.at("b")), get(&agent.lab.at("c"))), (b"person".to_vec(), b"before".to_vec(), b"before".to_vec()));
+    assert_eq!(
+        (get(&agent.lab.at("a")), get(&agent.lab.at("b")), get(&agent.lab.at("c"))),
+        (b"person".to_vec(), b"before".to_vec(), b"before".to_vec())
+    );
     assert_eq!(agent.lab.listing().len(), 3);
 }
 
@@ -158,7 +167,10 @@ fn by_rename(lab: &Lab, text: &str) {
 
 fn in_place(lab: &Lab, text: &str) {
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(lab.at("a")).expect("open");
-    file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(text.as_bytes())).and_then(|()| file.set_len(text.len() as u64)).expect("write");
+    file.seek(SeekFrom::Start(0))
+        .and_then(|_| file.write_all(text.as_bytes()))
+        .and_then(|()| file.set_len(text.len() as u64))
+        .expect("write");
 }
 
 fn by_append(lab: &Lab, text: &str) {
@@ -176,7 +188,7 @@ fn by_mapping(lab: &Lab, text: &str) {
 fn rounds() -> u32 {
     #[allow(clippy::disallowed_methods, reason = "a test run says how long it may take")]
     let asked = std::env::var("FORKLIFT_TORTURE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-    asked.unwrap_or(40)
+    asked.unwrap_or(24)
 }
 
 /// Everything that is anywhere: on disk and in the folder of kept files.
@@ -201,7 +213,8 @@ fn a_save_in_the_middle_of_an_install_is_never_lost() {
             agent.lab.write("a", "agent");
             let (plan, safety) = agent.plan(0, None);
             let result = agent.result(&plan, &safety);
-            let (reader, scope, folders, control) = (agent.lab.reader(), agent.lab.scope_of(&safety), agent.lab.folders(), Control::silent());
+            let (reader, scope, folders, control) =
+                (agent.lab.reader(), agent.lab.scope_of(&safety), agent.lab.folders(), Control::silent());
             let mut request = agent.lab.request(&reader, &scope, &result, &safety, &folders);
             request.extent = Extent::Differences;
             stage(&request, &control).expect("stage");

@@ -38,7 +38,10 @@ impl Agent {
     /// A plan to before the step `first`, of the disk as a safety capture has it, and that capture.
     pub(super) fn plan(&mut self, first: usize, paths: Option<&[&str]>) -> (RewindPlan, Captured) {
         let safety = self.lab.capture();
-        let disk = DiskState { entries: self.lab.reader().manifest(&safety.half.root).expect("manifest").map(|entry| entry.expect("entry")).collect(), scope: self.lab.scope_of(&safety) };
+        let disk = DiskState {
+            entries: self.lab.reader().manifest(&safety.half.root).expect("manifest").map(|entry| entry.expect("entry")).collect(),
+            scope: self.lab.scope_of(&safety),
+        };
         let steps: Vec<Step> = (first..self.steps.len())
             .map(|at| {
                 let [before, after] = &self.steps[at];
@@ -48,7 +51,8 @@ impl Agent {
         let target = steps[0].before.clone();
         let paths: Option<Vec<Vec<u8>>> = paths.map(|paths| paths.iter().map(|path| path.as_bytes().to_vec()).collect());
         let reader = self.lab.reader();
-        let request = RewindRequest { reader: &reader, target: &target, steps: &steps, claimed: &self.claimed, disk: &disk, paths: paths.as_deref() };
+        let request =
+            RewindRequest { reader: &reader, target: &target, steps: &steps, claimed: &self.claimed, disk: &disk, paths: paths.as_deref() };
         (plan_rewind(&request, &Control::silent()).expect("plan"), safety)
     }
 
@@ -88,7 +92,9 @@ impl Agent {
 #[test]
 fn a_step_is_taken_back_exactly() {
     let mut agent = Agent::new(Lab::new());
-    for (path, content) in [("same", "s"), ("edit", "before"), ("gone", "x"), ("dir/in", "d"), ("becomes-folder", "f"), ("becomes-file/x", "in")] {
+    for (path, content) in
+        [("same", "s"), ("edit", "before"), ("gone", "x"), ("dir/in", "d"), ("becomes-folder", "f"), ("becomes-file/x", "in")]
+    {
         agent.lab.write(path, content);
     }
     agent.lab.mode("edit", 0o600);
@@ -150,9 +156,15 @@ fn case_1_and_18_what_a_person_edited_after_the_step_stays() {
     agent.lab.write("new/mine", "person");
     let (planned, done) = agent.rewind(0);
     let after = Verdict::KeptAfter;
-    assert_eq!((planned["a"], planned["b"], planned["c"], planned["new/made"], planned["new"]), (after, after, Verdict::Restore, Verdict::Delete, after));
+    assert_eq!(
+        (planned["a"], planned["b"], planned["c"], planned["new/made"], planned["new"]),
+        (after, after, Verdict::Restore, Verdict::Delete, after)
+    );
     assert_eq!(done.keys().collect::<Vec<_>>(), ["c", "new/made"]);
-    assert_eq!((get(&agent.lab.at("a")), get(&agent.lab.at("c")), get(&agent.lab.at("new/mine"))), (b"person".to_vec(), b"before".to_vec(), b"person".to_vec()));
+    assert_eq!(
+        (get(&agent.lab.at("a")), get(&agent.lab.at("c")), get(&agent.lab.at("new/mine"))),
+        (b"person".to_vec(), b"before".to_vec(), b"person".to_vec())
+    );
     assert!(!agent.lab.at("b").exists() && !agent.lab.kept().exists());
 }
 
@@ -249,7 +261,10 @@ fn case_5_paths_that_are_named_are_all_that_is_touched() {
     let (plan, safety) = agent.plan(0, Some(&["src"]));
     agent.apply(&plan, &safety, |_| {});
     assert_eq!(verdicts(&plan.items).into_keys().collect::<Vec<_>>(), ["src/a", "src/new"]);
-    assert_eq!((get(&agent.lab.at("src/a")), get(&agent.lab.at("docs/a")), get(&agent.lab.at("src-old/a"))), (b"before".to_vec(), b"agent".to_vec(), b"agent".to_vec()));
+    assert_eq!(
+        (get(&agent.lab.at("src/a")), get(&agent.lab.at("docs/a")), get(&agent.lab.at("src-old/a"))),
+        (b"before".to_vec(), b"agent".to_vec(), b"agent".to_vec())
+    );
     assert!(!agent.lab.at("src/new").exists());
 }
 

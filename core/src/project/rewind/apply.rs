@@ -225,8 +225,15 @@ impl Rewinding {
         let cluster = if journal.replaces_database { self.planned.past.target.cluster.clone() } else { safety.cluster.clone() };
         let facts = serde_json::json!({ "rewind": self.record.what, crate::timeline::FACT: log.carried(&record)? });
         let session_name = Some(self.record.session.clone());
-        let reference =
-            Ref { id: self.result.clone(), kind: RefKind::Capture, session: session_name, files: Some(half), cluster, facts, ..safety.clone() };
+        let reference = Ref {
+            id: self.result.clone(),
+            kind: RefKind::Capture,
+            session: session_name,
+            files: Some(half),
+            cluster,
+            facts,
+            ..safety.clone()
+        };
         let fsyncs = session.commit(&reference)?.fsyncs;
         drop(log);
         failpoint::pass(&project.environment, "rewind-planned")?;
@@ -235,8 +242,15 @@ impl Rewinding {
         let reader = project.store.reader(control)?;
         let kept = project.folder.kept(&journal.id);
         let scope = project.scope_in(before)?;
-        let request =
-            InstallRequest { reader: &reader, scope: &scope, target: root, safety: before.root, staging: &staging, kept: &kept, extent: Extent::Differences };
+        let request = InstallRequest {
+            reader: &reader,
+            scope: &scope,
+            target: root,
+            safety: before.root,
+            staging: &staging,
+            kept: &kept,
+            extent: Extent::Differences,
+        };
         files::stage(&request, control)?;
         failpoint::pass(&project.environment, "rewind-staged")?;
         Ok(fsyncs)

@@ -86,7 +86,12 @@ impl Past {
         let left = match options.to {
             RewindTo::Before(_) => turn.start.clone(),
             // Windows of one turn may end in another order than they began.
-            RewindTo::After(_) => turn.windows.iter().filter_map(|id| timeline.window(id)).max_by_key(|window| window.closed).and_then(|window| window.end.clone()),
+            RewindTo::After(_) => turn
+                .windows
+                .iter()
+                .filter_map(|id| timeline.window(id))
+                .max_by_key(|window| window.closed)
+                .and_then(|window| window.end.clone()),
         };
         let target = match (left, steps.first()) {
             (Some(id), _) => edge(project, &id, &format!("turn {}", turn.turn))?,
@@ -158,7 +163,11 @@ fn undone_by_redo<'t>(timeline: &'t Timeline, session: Option<&str>) -> Option<&
         return Some(found);
     }
     let redo = timeline.rewinds().rev().find(of).filter(|rewind| rewind.undoes.is_some() && in_force(rewind))?;
-    let at = timeline.events().iter().find(|event| matches!(&event.kind, crate::timeline::EventKind::Rewound(rewind) if rewind.id == redo.id))?.n;
+    let at = timeline
+        .events()
+        .iter()
+        .find(|event| matches!(&event.kind, crate::timeline::EventKind::Rewound(rewind) if rewind.id == redo.id))?
+        .n;
     let later = timeline.windows().iter().any(|window| window.session == redo.session && window.opened > at);
     (!later).then_some(redo)
 }

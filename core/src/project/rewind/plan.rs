@@ -97,8 +97,12 @@ impl RewindPreview {
     /// Fails where it is refused.
     pub(super) fn check(&self, limit: u64) -> Result<()> {
         let Some(first) = self.refused.first() else { return Ok(()) };
-        let kept: Vec<String> =
-            self.paths.iter().filter(|path| path.verdict.is_kept()).map(|path| format!("{}: {}", path.verdict.words(), path.path)).collect();
+        let kept: Vec<String> = self
+            .paths
+            .iter()
+            .filter(|path| path.verdict.is_kept())
+            .map(|path| format!("{}: {}", path.verdict.words(), path.path))
+            .collect();
         let more = self.refused.len() - 1;
         let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
         let error = Error::new(ErrorKind::Edited, format!("nothing was rewound: {first}{more}"))

@@ -194,13 +194,26 @@ fn edit_by_hand(work: &Path, dice: &mut Dice, line: &str) {
 
 #[test]
 fn no_edit_is_lost_while_turns_and_rewinds_run() {
+    let mut left = rounds();
+    let mut outcomes = [0; 3];
+    while left > 0 {
+        let now = left.min(100);
+        let found = write_turn_and_rewind(now, left);
+        outcomes = std::array::from_fn(|at| outcomes[at] + found[at]);
+        left -= now;
+    }
+    println!("rewound {}, refused {}, redone {}", outcomes[0], outcomes[1], outcomes[2]);
+}
+
+/// Rounds in one project while a person writes in it; how many were done, refused and taken back.
+fn write_turn_and_rewind(rounds: u64, seed: u64) -> [u64; 3] {
     use std::sync::atomic::{AtomicBool, Ordering};
     let (machine, project) = Machine::with_project();
     let work = machine.work();
     let over = AtomicBool::new(false);
     let (written, seen) = std::thread::scope(|threads| {
         let person = threads.spawn(|| {
-            let (mut dice, mut written) = (Dice(7), 0_u64);
+            let (mut dice, mut written) = (Dice(seed + 7), 0_u64);
             while !over.load(Ordering::Relaxed) {
                 written += 1;
                 // A line is looked for by itself, so a later edit of the same person must not take it away: only additions.
@@ -209,9 +222,9 @@ fn no_edit_is_lost_while_turns_and_rewinds_run() {
             }
             written
         });
-        let mut dice = Dice(1);
+        let mut dice = Dice(seed);
         let mut outcomes = [0_u64; 3];
-        for round in 0..rounds() {
+        for round in 0..rounds {
             let name = round.to_string();
             begin(&project, "s", &name);
             for _ in 0..=dice.roll(2) {
@@ -237,6 +250,7 @@ fn no_edit_is_lost_while_turns_and_rewinds_run() {
     assert_eq!(lost, [] as [u64; 0], "of {written}; {seen:?}");
     let beside: Vec<_> = tree(&work).into_keys().filter(|path| path.to_string_lossy().contains(".forklift-")).collect();
     assert_eq!(beside, [] as [PathBuf; 0]);
+    seen
 }
 
 /// Every line on disk, in what was kept, and in the checkpoints.

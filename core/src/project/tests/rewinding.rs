@@ -284,8 +284,7 @@ fn two_at_once_are_one() {
 fn case_20_the_turn_of_a_dead_owner_is_taken_back() {
     let (machine, project) = Machine::with_project();
     let mut owner = Command::new("sleep").arg("60").spawn().unwrap();
-    let options =
-        TurnOptions { session: "s".to_owned(), turn: "1".to_owned(), owner: Some(owner.id()), ..TurnOptions::default() };
+    let options = TurnOptions { session: "s".to_owned(), turn: "1".to_owned(), owner: Some(owner.id()), ..TurnOptions::default() };
     project.turn_begin(&options, &Control::silent()).unwrap();
     edit(&machine.work());
     owner.kill().unwrap();

@@ -103,7 +103,9 @@ fn rows_written_between_two_turns_are_found() {
 fn killed_anywhere_both_halves_are_old_or_new() {
     let (world, project, branch) = running();
     let app = world.path("work/app.py");
-    for (step, done) in [("branch-held", false), ("server-stopped", false), ("rewind-staged", false), ("selected", true), ("rewind-recorded", true)] {
+    for (step, done) in
+        [("branch-held", false), ("server-stopped", false), ("rewind-staged", false), ("selected", true), ("rewind-recorded", true)]
+    {
         let name = format!("t-{step}");
         let version = read(&app);
         turn(&project, &name, || {
