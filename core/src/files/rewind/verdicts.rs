@@ -48,22 +48,28 @@ fn of_path(history: &History<'_>, disk: &View<'_>, path: &[u8]) -> Verdict {
     if socket(target) || socket(there) {
         return Verdict::NotCaptured;
     }
-    let mut last = target;
-    let mut chain = true;
+    // What was there when one step ended and the next began, and the same for those steps alone that changed the path: somebody
+    // who took their edit back before the next of these left nothing behind.
+    let (mut last, mut base) = (target, target);
+    let (mut joined, mut whole) = (true, true);
     for step in &history.steps {
         let (before, after) = (step.before.at(path, is_folder), step.after.at(path, is_folder));
         if let Some(verdict) = [last, before, after, there].into_iter().find_map(unknown) {
             return verdict;
         }
-        chain &= last.same(before) && (!step.shared || before.same(after));
+        joined &= last.same(before);
         last = after;
+        if !before.same(after) {
+            whole &= base.same(before) && !step.shared;
+            base = after;
+        }
     }
-    match (last, there, target) {
-        _ if !chain => Verdict::KeptBetween,
-        _ if !last.same(there) => Verdict::KeptAfter,
-        (_, _, At::Has(_)) if matches!(there, At::Absent) => Verdict::Create,
-        (_, _, At::Has(_)) => Verdict::Restore,
-        _ => Verdict::Delete,
+    match (whole, base.same(there), target, there) {
+        (true, true, At::Has(_), At::Absent) => Verdict::Create,
+        (true, true, At::Has(_), _) => Verdict::Restore,
+        (true, true, ..) => Verdict::Delete,
+        (true, false, ..) if joined => Verdict::KeptAfter,
+        _ => Verdict::KeptBetween,
     }
 }
 

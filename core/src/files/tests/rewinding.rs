@@ -189,6 +189,21 @@ fn what_a_person_edited_between_two_steps_is_found() {
 }
 
 #[test]
+fn an_edit_that_was_taken_back_before_the_next_step_is_in_nobodys_way() {
+    let mut agent = Agent::new(Lab::new());
+    agent.lab.write("a", "one\n");
+    agent.step(|lab| lab.write("a", "agent\n"));
+    agent.lab.write("a", "agent\nperson\n");
+    agent.step(|lab| lab.write("b", "elsewhere\n"));
+    assert_eq!(verdicts(&agent.plan(0, None).0.items)["a"], Verdict::KeptBetween, "before a later step began");
+    agent.lab.write("a", "agent\n");
+    assert_eq!(verdicts(&agent.plan(0, None).0.items)["a"], Verdict::Restore);
+    agent.step(|lab| lab.write("a", "agent again\n"));
+    agent.rewind(0);
+    assert_eq!(get(&agent.lab.at("a")), b"one\n");
+}
+
+#[test]
 fn what_changed_while_two_sessions_worked_is_nobodys() {
     let mut agent = Agent::new(Lab::new());
     agent.lab.write("a", "before");
