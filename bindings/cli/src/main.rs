@@ -1,6 +1,6 @@
 //! The program `forklift`: lends the library this process's streams, folder, environment and signals, and exits with its answer.
 
-use std::io::{IsTerminal, stderr, stdout};
+use std::io::{IsTerminal, stderr, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     let answer = run(
         std::env::args_os(),
         Host {
+            stdin: &mut stdin(),
             stdout: &mut stdout(),
             stderr: &mut stderr(),
             progress: stderr().is_terminal(),

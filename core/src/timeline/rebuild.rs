@@ -41,7 +41,7 @@ impl TimelineLog {
     /// # Errors
     /// `InvalidArgument` where one has no JSON form.
     pub fn carried(&self, record: &Record) -> Result<Value> {
-        let records: Vec<&Record> = self.timeline().pending().iter().chain([record]).collect();
+        let records: Vec<&Record> = self.timeline().pending().chain([record]).collect();
         serde_json::to_value(&records).map_err(|error| {
             crate::Error::new(crate::ErrorKind::InvalidArgument, format!("a record of the timeline cannot be kept: {error}"))
         })

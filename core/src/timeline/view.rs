@@ -1,6 +1,6 @@
 //! From the records to windows, turns and events.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use super::record::{Record, Rewind, What};
 use super::window::{Event, EventKind, RewindId, Turn, Window, WindowId, WindowState};
@@ -17,7 +17,7 @@ pub struct Timeline {
     place: HashMap<WindowId, usize>,
     open: Vec<usize>,
     events: Vec<Event>,
-    pending: Vec<Record>,
+    pending: VecDeque<Record>,
     last: Option<(u64, String)>,
     checkpoint: Option<CheckpointId>,
     newest: Option<CheckpointId>,
@@ -157,9 +157,8 @@ impl Timeline {
     }
 
     /// The last records that no ref carries.
-    #[must_use]
-    pub fn pending(&self) -> &[Record] {
-        &self.pending
+    pub(super) fn pending(&self) -> impl Iterator<Item = &Record> {
+        self.pending.iter()
     }
 
     /// Number of the last record, 0 where there is none.
@@ -202,11 +201,11 @@ impl Timeline {
             What::Edited(edited) => self.events.push(Event { n, at_ms, kind: EventKind::Edited(edited.clone()) }),
             What::Rewound(rewind) => self.rewind(n, at_ms, rewind),
         }
-        self.pending.push(record);
+        self.pending.push_back(record);
         if carried {
             self.pending.clear();
         } else if self.pending.len() > CARRIED {
-            self.pending.remove(0);
+            self.pending.pop_front();
         }
     }
 

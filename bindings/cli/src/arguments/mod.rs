@@ -1,6 +1,7 @@
 //! The grammar of the command line.
 
 mod branch;
+mod hook;
 mod postgres;
 mod project;
 mod rewind;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub(crate) use branch::{BranchCommand, Create, ShortCommand, UrlArguments, UrlForm};
+pub(crate) use hook::{HookCommand, HookSettings, HostName};
 pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
 pub(crate) use rewind::{Database, Plan, Redo, Rewind};
@@ -69,6 +71,9 @@ pub(crate) enum Command {
     /// The store as a whole: verify, repair, prune, count
     #[command(subcommand)]
     Store(StoreCommand),
+    /// What agent hosts call: their events open and close turns
+    #[command(subcommand)]
+    Hook(HookCommand),
     #[command(flatten)]
     Short(ShortCommand),
 }

@@ -11,18 +11,22 @@ mod rewind;
 mod store;
 mod turn;
 
+use std::io::Read;
+
 use crate::arguments::Command;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::hook;
 use crate::output::Output;
 
 /// Runs one command and gives the exit code.
-pub(crate) fn run(context: &Context, output: &mut Output<'_>, command: Command) -> Result<u8, Failure> {
+pub(crate) fn run(context: &Context, output: &mut Output<'_>, stdin: &mut dyn Read, command: Command) -> Result<u8, Failure> {
     match command {
         Command::Project(command) => project::run(context, output, command),
         Command::Branch(command) => branch::run(context, output, command),
         Command::Short(command) => branch::run(context, output, command.into()),
         Command::Postgres(command) => postgres::run(context, output, command),
         Command::Store(command) => store::run(context, output, command),
+        Command::Hook(command) => hook::run(context, output, stdin, command),
     }
 }

@@ -82,10 +82,16 @@ impl Place {
 
     /// Runs a command line in this process, started in `folder`.
     pub(crate) fn run_in(&self, folder: &Path, arguments: &[&str]) -> Said {
+        self.told(folder, arguments, &[])
+    }
+
+    /// The same with this on standard input.
+    pub(crate) fn told(&self, folder: &Path, arguments: &[&str], mut stdin: &[u8]) -> Said {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let code = run(
             std::iter::once("forklift").chain(arguments.iter().copied()).map(OsString::from),
             Host {
+                stdin: &mut stdin,
                 stdout: &mut out,
                 stderr: &mut err,
                 progress: false,

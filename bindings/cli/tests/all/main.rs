@@ -11,11 +11,13 @@
 mod branch;
 mod harness;
 mod help;
+mod hook;
 mod process;
 mod project;
 mod readme;
 mod rewind;
 mod store;
+mod turn;
 mod usage;
 
 /// A file beside this one that no `mod` line names would never run.

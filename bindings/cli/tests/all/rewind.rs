@@ -28,7 +28,9 @@ const REPORT: &[&str] = &[
 fn turns_are_taken_back_and_that_is_taken_back() {
     let place = Place::new();
     let folder = place.path().join("work");
-    std::fs::create_dir_all(folder.join("sub")).unwrap();
+    for folder in [&folder, &folder.join("sub")] {
+        std::fs::create_dir(folder).unwrap();
+    }
     write(&folder.join("a.txt"), "one\n");
     place.run(&["project", "setup", "work", "--files-only"]).text();
     let run = |arguments: &[&str]| place.run_in(&folder, &[&["project"], arguments].concat());

@@ -1,6 +1,7 @@
 //! What each checkpoint of a range says of the paths that the steps changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
 use super::{DiskState, RewindRequest, Snapshot};
 use crate::error::Result;
@@ -10,6 +11,9 @@ use crate::files::ignores::prefixes;
 use crate::files::scope::is_below;
 use crate::progress::Control;
 use crate::store::{ChunkId, Entry, EntryKind, Reader};
+
+/// Entries by path.
+type Entries = HashMap<Vec<u8>, Entry>;
 
 /// What one tree says of a path.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +87,7 @@ pub(super) struct Seen<'r> {
 
 /// The wanted entries of one snapshot.
 pub(super) struct Tree<'r> {
-    entries: std::rc::Rc<HashMap<Vec<u8>, Entry>>,
+    entries: Rc<Entries>,
     reach: Reach<'r>,
 }
 
@@ -119,7 +123,7 @@ impl<'r> History<'r> {
         let above = changed.iter().flat_map(|path| prefixes(path)).map(<[u8]>::to_vec);
         let wanted: HashSet<Vec<u8>> = above.chain(changed.iter().cloned()).collect();
         let (first, linked) = if wanted.is_empty() { Default::default() } else { read(reader, &target.root, &wanted)? };
-        let mut trees = Trees { reader, wanted: &wanted, last: (target.root, std::rc::Rc::new(first)) };
+        let mut trees = Trees { reader, wanted: &wanted, last: (target.root, Rc::new(first)) };
         let target = trees.tree(target, control)?;
         let seen = |step: &'r super::Step, trees: &mut Trees<'_>| {
             Ok(Seen { before: trees.tree(&step.before, control)?, after: trees.tree(&step.after, control)?, shared: step.shared })
@@ -158,7 +162,7 @@ pub(in crate::files) fn link_of(entry: &Entry) -> u64 {
 struct Trees<'t> {
     reader: &'t Reader,
     wanted: &'t HashSet<Vec<u8>>,
-    last: (ChunkId, std::rc::Rc<HashMap<Vec<u8>, Entry>>),
+    last: (ChunkId, Rc<Entries>),
 }
 
 impl Trees<'_> {
@@ -172,15 +176,15 @@ impl Trees<'_> {
                 entries.remove(&entry.path);
             }
             entries.extend(new.into_iter().filter(|entry| self.wanted.contains(&entry.path)).map(|entry| (entry.path.clone(), entry)));
-            self.last = (snapshot.root, std::rc::Rc::new(entries));
+            self.last = (snapshot.root, Rc::new(entries));
         }
         Ok(Tree { entries: self.last.1.clone(), reach })
     }
 }
 
 /// The wanted entries of a tree, and those that have a link group.
-fn read(reader: &Reader, root: &ChunkId, wanted: &HashSet<Vec<u8>>) -> Result<(HashMap<Vec<u8>, Entry>, Vec<Entry>)> {
-    let (mut found, mut linked) = (HashMap::new(), Vec::new());
+fn read(reader: &Reader, root: &ChunkId, wanted: &HashSet<Vec<u8>>) -> Result<(Entries, Vec<Entry>)> {
+    let (mut found, mut linked) = (Entries::new(), Vec::new());
     for entry in reader.manifest(root)? {
         let entry = entry?;
         if link_of(&entry) != 0 {

@@ -32,7 +32,7 @@ fn a_save_before_the_exchange_stays() {
     assert_eq!((get(&agent.lab.at("a")), verdicts["a"]), (b"person".to_vec(), Verdict::KeptAfter));
     let (agent, verdicts) = race(|lab| {
         lab.write("tmp", "person");
-        fs::rename(lab.at("tmp"), lab.at("a")).expect("rename");
+        rustix::fs::rename(lab.at("tmp"), lab.at("a")).expect("rename");
     });
     assert_eq!((get(&agent.lab.at("a")), verdicts["a"]), (b"person".to_vec(), Verdict::KeptAfter));
     let (agent, verdicts) = race(|lab| fs::remove_file(lab.at("a")).expect("remove"));
@@ -143,7 +143,7 @@ fn an_unfinished_install_is_finished_by_the_next() {
     let report = agent.apply(&plan, &safety, |lab| {
         lab.write("a", "before");
         lab.write(&name("a", 1, ".old"), "person");
-        fs::rename(lab.at("b"), lab.at(&name("b", 2, ".old"))).expect("rename");
+        rustix::fs::rename(lab.at("b"), lab.at(&name("b", 2, ".old"))).expect("rename");
         lab.write(&name("c", 3, ".old"), "before");
         lab.write(&name("c", 4, ".new"), "bef");
     });
@@ -162,7 +162,7 @@ type Save = fn(&Lab, &str);
 fn by_rename(lab: &Lab, text: &str) {
     lab.write("a.tmp", text);
     // A rewind that is over may have removed what it made.
-    fs::rename(lab.at("a.tmp"), lab.at("a")).expect("rename");
+    rustix::fs::rename(lab.at("a.tmp"), lab.at("a")).expect("rename");
 }
 
 fn in_place(lab: &Lab, text: &str) {

@@ -326,7 +326,7 @@ fn hard_links_are_joined_again() {
     agent.step(|lab| {
         // As editors save: the name leaves the others.
         lab.write("b.tmp", "agent");
-        fs::rename(lab.at("b.tmp"), lab.at("b")).expect("rename");
+        rustix::fs::rename(lab.at("b.tmp"), lab.at("b")).expect("rename");
     });
     agent.rewind(0);
     let inode = |name: &str| fs::metadata(agent.lab.at(name)).expect("stat").ino();

@@ -182,7 +182,7 @@ fn edit_by_hand(work: &Path, dice: &mut Dice, line: &str) {
             let text = crate::sys::fs::read_optional(&path).unwrap().unwrap_or_default();
             let beside = work.join("f.tmp");
             std::fs::File::create(&beside).unwrap().write_all(&[&text, line.as_bytes()].concat()).unwrap();
-            std::fs::rename(&beside, &path).unwrap();
+            rustix::fs::rename(&beside, &path).unwrap();
         }
         _ => {
             let mut file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();

@@ -147,7 +147,7 @@ fn what_a_person_says_they_edited_meanwhile_stays() {
     let app = machine.work().join("app.py");
     begin(&project, "s", "1");
     write(&app, "agent and person\n");
-    project.edited(&[app.clone()], "human", &Control::silent()).unwrap();
+    project.edited(std::slice::from_ref(&app), "human", &Control::silent()).unwrap();
     end(&project, "s", "1");
     assert_eq!(rewind(&project, before("s", "1")).unwrap_err().kind(), ErrorKind::Edited);
     assert_eq!(read(&app), "agent and person\n");

@@ -25,7 +25,8 @@ impl Project {
     pub fn turn_begin(&self, options: &TurnOptions, control: &Control) -> Result<TurnReport> {
         let started = Instant::now();
         check_names(&options.session, &options.turn, options.tool.as_deref(), options.call.as_deref())?;
-        let owner = options.owner.map(Owner::of).transpose()?;
+        // A window that is opened inside a managed command ends with that, where nothing else was said.
+        let owner = options.owner.or_else(|| self.inside().map(|command| command.pid)).map(Owner::of).transpose()?;
         self.check_root()?;
         let _holder = self.hold(HolderKind::Capture, &format!("turn begin {}", options.turn), control)?;
         let mut report = TurnReport::of(self.notices().to_vec());

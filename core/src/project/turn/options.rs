@@ -34,7 +34,8 @@ pub struct TurnOptions {
     pub background: bool,
     /// Only mark where the turn begins: the window closes as soon as it has its start.
     pub instant: bool,
-    /// The process whose death ends the window. Without one only a later turn of the session does.
+    /// The process whose death ends the window. Without one the managed command that the caller runs inside of; else only a later turn
+    /// of the session ends it.
     pub owner: Option<u32>,
     /// Whether the database is captured.
     pub data: TurnData,

@@ -10,6 +10,7 @@ mod left_alone;
 mod pair;
 mod refused;
 mod rewinds;
+mod turns;
 mod worktrees;
 
 use std::ffi::OsString;
