@@ -47,8 +47,8 @@ pub use run::{RunOptions, RunOutcome};
 pub use setup::{SetupOptions, SetupReport};
 pub use status::{RunningCommand, StatusReport};
 pub use turn::{
-    EditedReport, TimelineReport, TurnData, TurnDetails, TurnEnd, TurnInfo, TurnOptions, TurnPath, TurnReport, WaitReport, WindowInfo,
-    background_task,
+    BlameLine, BlameReport, EditedReport, ReplayReport, TimelineReport, TurnData, TurnDetails, TurnEnd, TurnInfo, TurnOptions, TurnPath,
+    TurnReport, WaitReport, WindowInfo, background_task,
 };
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for ChunkId {
 }
 
 /// One chunk of a file: its id and its plain length in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChunkRef {
     /// The id; [`ChunkId::ZERO`] stands for `len` zero bytes that take no space.
     pub id: ChunkId,

@@ -114,6 +114,14 @@ impl Reader {
         super::manifest::apart(self, first, second)
     }
 
+    /// The entry of one path in a manifest, where it has one.
+    ///
+    /// # Errors
+    /// As [`Reader::manifest`].
+    pub fn entry(&self, root: &ChunkId, path: &[u8]) -> Result<Option<super::Entry>> {
+        super::manifest::find(self, root, path)
+    }
+
     /// The plain bytes behind an id, from whichever copy is whole.
     pub(super) fn blob(&self, id: &ChunkId) -> Result<Vec<u8>> {
         self.check_process()?;

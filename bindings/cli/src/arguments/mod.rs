@@ -18,7 +18,7 @@ pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
 pub(crate) use rewind::{Database, Plan, Redo, Rewind};
 pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};
-pub(crate) use turn::{Edited, Log, Show, TurnBegin, TurnCommand, TurnData, TurnEnd, TurnWait};
+pub(crate) use turn::{Blame, Edited, Log, Replay, Show, TurnBegin, TurnCommand, TurnData, TurnEnd, TurnWait};
 
 /// Rewinds an agent's work: the files of a worktree and the Postgres database that goes with them.
 ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::turn::{Edited, Log, Show, TurnCommand};
+use super::turn::{Blame, Edited, Log, Replay, Show, TurnCommand};
 
 /// What can be done with a project.
 #[derive(Debug, Subcommand)]
@@ -37,6 +37,10 @@ pub(crate) enum ProjectCommand {
     Turn(TurnCommand),
     /// Say that somebody edited paths by hand, so that no rewind takes that for an agent's
     Edited(Edited),
+    /// Tell who wrote each line of a file: turn and tool, somebody by name, or nobody known
+    Blame(Blame),
+    /// Put the files that a turn left into a folder
+    Replay(Replay),
     /// Forget checkpoints
     Forget(Forget),
     /// Free what nothing needs: safety checkpoints but the newest, replaced clusters

@@ -95,6 +95,27 @@ pub(crate) struct Edited {
     pub(crate) author: String,
 }
 
+/// `project blame`.
+#[derive(Debug, Args)]
+pub(crate) struct Blame {
+    /// A file of text
+    pub(crate) path: PathBuf,
+}
+
+/// `project replay`.
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// A turn, for what it left; or the name of a checkpoint, or the start of its id
+    #[arg(value_name = "TURN|CHECKPOINT")]
+    pub(crate) what: String,
+    /// A new or empty folder outside the worktree
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The session whose turn it is
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+}
+
 /// `project log`.
 #[derive(Debug, Args)]
 pub(crate) struct Log {

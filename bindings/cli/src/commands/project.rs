@@ -44,6 +44,8 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, command: ProjectCo
         ProjectCommand::Log(_) => history::log(context, output)?,
         ProjectCommand::Show(arguments) => turn::show(context, output, &arguments)?,
         ProjectCommand::Turn(command) => turn::run(context, output, command)?,
+        ProjectCommand::Blame(arguments) => turn::blame(context, output, &arguments)?,
+        ProjectCommand::Replay(arguments) => turn::replay(context, output, &arguments)?,
         ProjectCommand::Edited(arguments) => turn::edited(context, output, arguments)?,
         ProjectCommand::Diff(arguments) => history::diff(context, output, &arguments)?,
         ProjectCommand::Forget(arguments) => history::forget(context, output, &arguments)?,

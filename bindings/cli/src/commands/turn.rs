@@ -1,11 +1,11 @@
 //! Turns: begin, wait, end, edited, and how `log` and `show` tell them.
 
 use forklift::ErrorKind;
-use forklift::project::{self, EditedReport, TurnDetails, TurnInfo, TurnOptions, TurnReport, WaitReport, WindowInfo};
-use forklift::timeline::{Damage, Turn, Window, WindowState};
+use forklift::project::{self, BlameReport, EditedReport, TurnDetails, TurnInfo, TurnOptions, TurnReport, WaitReport, WindowInfo};
+use forklift::timeline::{Author, Damage, Turn, Window, WindowState};
 
 use super::history;
-use crate::arguments::{Edited, Log, Show, TurnBegin, TurnCommand, TurnData, TurnEnd, TurnWait};
+use crate::arguments::{Blame, Edited, Log, Replay, Show, TurnBegin, TurnCommand, TurnData, TurnEnd, TurnWait};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -96,6 +96,42 @@ pub(super) fn show(context: &Context, output: &mut Output<'_>, arguments: &Show)
     }
     let details = project.show_turn(arguments.session.as_deref(), &arguments.what, &context.control())?;
     output.result(&details, paths)
+}
+
+pub(super) fn blame(context: &Context, output: &mut Output<'_>, arguments: &Blame) -> Result<(), Failure> {
+    let report = context.project()?.blame(&context.folder().join(&arguments.path), &context.control())?;
+    if report.forgotten > 0 {
+        output
+            .warning(format!("{} that were forgotten: their lines count as the next turn's", text::count(report.forgotten, "checkpoint")));
+    }
+    output.result(&report, |BlameReport { lines, .. }| {
+        let mut table = Table::plain();
+        for line in lines {
+            let (who, tools) = match &line.author {
+                Author::Agent { session, turn, tools } => (format!("{turn} of {session}"), tools.join(", ")),
+                Author::Named { name } => (name.clone(), String::new()),
+                Author::Unknown => ("-".to_owned(), String::new()),
+            };
+            let seen = line.seen_ms.map(forklift::sys::id::rfc3339).unwrap_or_default();
+            let cell = |text: &str| text::plain(text).into_owned();
+            table.row([cell(&who), cell(&tools), seen, line.line.to_string(), cell(&line.text)]);
+        }
+        table.render()
+    })
+}
+
+pub(super) fn replay(context: &Context, output: &mut Output<'_>, arguments: &Replay) -> Result<(), Failure> {
+    let folder = context.folder().join(&arguments.folder);
+    let report = context.project()?.replay(arguments.session.as_deref(), &arguments.what, &folder, &context.control())?;
+    output.warnings(&report.warnings);
+    output.result(&report, |report| {
+        let what = report.turn.as_ref().map_or_else(|| report.checkpoint.clone(), |turn| format!("what turn {turn} left"));
+        format!("{} is in {}: {}", text::plain(&what), text::path(&report.folder), text::count(report.entries, "name"))
+    })?;
+    for left in report.left_out.iter().take(10) {
+        output.note(format!("not there, as no checkpoint has it: {}", text::plain(left)));
+    }
+    Ok(())
 }
 
 fn data(data: TurnData) -> project::TurnData {

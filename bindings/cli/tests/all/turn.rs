@@ -77,6 +77,26 @@ fn a_turn_is_begun_ended_listed_and_shown() {
 }
 
 #[test]
+fn lines_are_blamed_and_a_turn_is_replayed() {
+    let place = Place::new();
+    let folder = files(&place);
+    for (verb, text) in [("begin", "one\ntwo\n"), ("end", "one\ntwo\nthree\n")] {
+        place.run_in(&folder, &["project", "turn", verb, "--session", "s", "--turn", "m1", "--tool", "Edit"]).text();
+        write(&folder.join("code.txt"), text);
+    }
+    let said = place.run_in(&folder, &["project", "blame", "code.txt"]);
+    let lines: Vec<&str> = said.text().lines().collect();
+    assert!(lines[0].starts_with("-") && lines[1].starts_with("m1 of s  Edit") && lines[2].starts_with("-"), "{said:?}");
+    let facts = place.run_in(&folder, &["project", "blame", "code.txt", "--json"]).facts();
+    keys(&facts["lines"][1], &["line", "text", "author", "session", "turn", "tools", "seen_ms"]);
+    keys(&facts["lines"][2], &["line", "text", "author", "seen_ms"]);
+    let said = place.run_in(&folder, &["project", "replay", "m1", "../replayed"]);
+    assert!(said.text().starts_with("what turn m1 left is in "), "{said:?}");
+    assert_eq!(crate::harness::read(&place.path().join("replayed/code.txt")), "one\ntwo\n");
+    place.run_in(&folder, &["project", "replay", "m1", "../replayed", "--json"]).error(3);
+}
+
+#[test]
 fn edits_by_hand_are_noted_from_the_folder_of_the_caller() {
     let place = Place::new();
     let folder = files(&place);

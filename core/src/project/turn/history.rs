@@ -231,7 +231,7 @@ fn together(first: Option<ChangeKind>, second: ChangeKind) -> Option<ChangeKind>
     }
 }
 
-fn only(timeline: &Timeline, turn: &str) -> Result<Turn> {
+pub(super) fn only(timeline: &Timeline, turn: &str) -> Result<Turn> {
     let sessions = timeline.sessions();
     let with: Vec<&str> =
         sessions.iter().copied().filter(|session| timeline.turns(session).iter().any(|found| found.turn == turn)).collect();

@@ -21,6 +21,31 @@ pub(in crate::store) fn apart(reader: &Reader, first: &ChunkId, second: &ChunkId
     Ok((entries(reader, &first, &in_second)?, entries(reader, &second, &in_first)?))
 }
 
+/// The entry of one path; only the blocks on the way to it are read.
+pub(in crate::store) fn find(reader: &Reader, root: &ChunkId, path: &[u8]) -> Result<Option<Entry>> {
+    let mut block = open(reader, root)?;
+    while block.level > 0 {
+        let level = block.level;
+        let mut holder = None;
+        while let Some(child) = block.child().map_err(|why| block.wrong(why))?.filter(|child| child.first.as_slice() <= path) {
+            holder = Some(child);
+        }
+        let Some(child) = holder else { return Ok(None) };
+        block = descend(reader, level, &child)?;
+    }
+    while let Some((mut entry, list)) = block.entry().map_err(|why| block.wrong(why))? {
+        if entry.path != path {
+            continue;
+        }
+        if let (Some(list), EntryKind::File { size, chunks, .. }) = (list, &mut entry.kind) {
+            *chunks = list::load(reader, &list)?;
+            check_chunks(*size, chunks).map_err(|why| block.wrong(why))?;
+        }
+        return Ok(Some(entry));
+    }
+    Ok(None)
+}
+
 /// The blocks of level 0, in order.
 fn leaves(reader: &Reader, root: &ChunkId) -> Result<Vec<ChunkId>> {
     let mut found = Vec::new();

@@ -13,7 +13,7 @@ mod survey;
 mod walk;
 mod writer;
 
-pub(super) use apart::apart;
+pub(super) use apart::{apart, find};
 pub use reader::ManifestReader;
 pub(super) use survey::{Survey, Surveyor, is_damage};
 pub(super) use walk::walk;

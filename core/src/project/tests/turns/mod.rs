@@ -1,5 +1,6 @@
 //! Turns on real worktrees; tests named `case_N` are public failures of other tools.
 
+mod blaming;
 mod broken_off;
 mod edges;
 mod kept;
