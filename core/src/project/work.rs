@@ -22,7 +22,7 @@ pub(super) struct Work<'a> {
     target: &'a Target,
     database: Option<&'a Database>,
     /// It is a rewind: what is put back is known only when all that is there was kept.
-    rewind: Option<&'a Rewinding>,
+    rewind: Option<&'a Rewinding<'a>>,
     hooks: Hooks,
     /// What the stop hook said, once it was run: whether the app ran and was stopped.
     stopped: Option<bool>,
@@ -45,7 +45,7 @@ impl<'a> Work<'a> {
         project: &'a Project,
         target: &'a Target,
         database: Option<&'a Database>,
-        rewind: &'a Rewinding,
+        rewind: &'a Rewinding<'a>,
         replaces: bool,
     ) -> Result<Self> {
         let mut work = Self::begin(project, target, database, None, replaces)?;

@@ -12,6 +12,9 @@ use crate::files::scope::is_below;
 use crate::progress::Control;
 use crate::store::{ChunkId, Entry, EntryKind, Reader};
 
+/// So many paths are looked up one by one.
+const FEW: usize = 64;
+
 /// Entries by path.
 type Entries = HashMap<Vec<u8>, Entry>;
 
@@ -185,6 +188,14 @@ impl Trees<'_> {
 /// The wanted entries of a tree, and those that have a link group.
 fn read(reader: &Reader, root: &ChunkId, wanted: &HashSet<Vec<u8>>) -> Result<(Entries, Vec<Entry>)> {
     let (mut found, mut linked) = (Entries::new(), Vec::new());
+    if wanted.len() <= FEW {
+        for path in wanted {
+            found.extend(reader.entry(root, path)?.map(|entry| (path.clone(), entry)));
+        }
+        if found.values().all(|entry| link_of(entry) == 0) {
+            return Ok((found, linked));
+        }
+    }
     for entry in reader.manifest(root)? {
         let entry = entry?;
         if link_of(&entry) != 0 {

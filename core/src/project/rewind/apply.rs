@@ -61,10 +61,10 @@ pub struct RewindReport {
 }
 
 /// A rewind at work.
-pub(in crate::project) struct Rewinding {
-    asked: Asked,
-    planned: Planned,
-    preview: RewindPreview,
+pub(in crate::project) struct Rewinding<'p> {
+    asked: &'p Asked,
+    planned: &'p Planned,
+    preview: &'p RewindPreview,
     pub(in crate::project) record: JournalRewind,
     /// Ids of the checkpoints of what was there, and of what will be.
     pub(in crate::project) safety: String,
@@ -81,7 +81,7 @@ impl RewindPlan<'_> {
     /// `NoSpace`, `Corrupt`, `Permission`, `Command` (stop hook), `Cancelled`: everything is as before. `RecoveryNeeded`: it was
     /// selected and could not be put in place whole.
     pub fn apply(&self, control: &Control) -> Result<RewindReport> {
-        self.project.apply_rewind(&self.asked, &self.preview, control)
+        self.project.apply_rewind(self, control)
     }
 
     /// As [`RewindPlan::apply`] of an earlier plan with this id: fails where this one saw something else.
@@ -89,21 +89,26 @@ impl RewindPlan<'_> {
     /// # Errors
     /// As [`RewindPlan::apply`].
     pub fn apply_if(&self, id: &str, control: &Control) -> Result<RewindReport> {
-        if self.preview.id == id { self.apply(control) } else { Err(moved(&self.preview, None)) }
+        if self.preview.id == id { self.apply(control) } else { Err(moved(&self.preview.id, None)) }
     }
 }
 
 impl Project {
-    fn apply_rewind(&self, asked: &Asked, preview: &RewindPreview, control: &Control) -> Result<RewindReport> {
+    fn apply_rewind(&self, plan: &RewindPlan<'_>, control: &Control) -> Result<RewindReport> {
+        let RewindPlan { asked, planned, preview, .. } = plan;
         let start = Instant::now();
         self.check_root()?;
         preview.check(asked.limit())?;
         let alone = self.alone(&preview.what, control)?;
         self.check_no_journal()?;
         self.check_no_open_turn()?;
-        let planned = Planned::make(self, asked, control)?;
-        if planned.id() != preview.id {
-            return Err(moved(preview, Some(&planned.preview(asked, &[]))));
+        let (past, half) = Planned::frame(self, asked)?;
+        if !planned.stands(&past, &half) {
+            return Err(moved(&preview.id, None));
+        }
+        if half.fate == DatabaseFate::Replace {
+            // The files are looked at once more when they are kept; a cluster is not made ready for a plan that does not stand.
+            check(&planned.files, &Planned::make(self, asked, control)?.files, &preview.id)?;
         }
         let rewinding = Rewinding::new(self, asked, planned, preview)?;
         let database = self.database()?;
@@ -172,8 +177,8 @@ impl Project {
     }
 }
 
-impl Rewinding {
-    fn new(project: &Project, asked: &Asked, planned: Planned, preview: &RewindPreview) -> Result<Self> {
+impl<'p> Rewinding<'p> {
+    fn new(project: &Project, asked: &'p Asked, planned: &'p Planned, preview: &'p RewindPreview) -> Result<Self> {
         let timeline = project.timeline()?.0;
         let safety = crate::sys::id::sortable_after(timeline.newest_checkpoint().map(String::as_str))?;
         let result = crate::sys::id::sortable_after(Some(&safety))?;
@@ -183,7 +188,7 @@ impl Rewinding {
             all.extend(more.clone());
         }
         record.facts = facts;
-        Ok(Self { asked: asked.clone(), planned, preview: preview.clone(), record, safety, result })
+        Ok(Self { asked, planned, preview, record, safety, result })
     }
 
     /// The checkpoint whose rows must be there still, where those of others are not to be discarded.
@@ -202,10 +207,8 @@ impl Rewinding {
             let entries = reader.manifest(&before.root)?.collect::<Result<Vec<_>>>()?;
             DiskState { entries, scope: project.scope_in(before)? }
         };
-        let plan = Planned::files(project, &self.planned.past, &self.asked, &disk, control)?;
-        if plan.id != self.planned.files.id {
-            return Err(moved(&self.preview, None));
-        }
+        let plan = Planned::files(project, &self.planned.past, self.asked, &disk, control)?;
+        check(&self.planned.files, &plan, &self.preview.id)?;
         let session = project.store.session(control)?;
         let half = {
             let mut manifest = session.manifest();
@@ -277,13 +280,18 @@ fn done(planned: &[PlanItem], installed: &[PlanItem]) -> Vec<PlanItem> {
     items.into_values().cloned().collect()
 }
 
-fn moved(then: &RewindPreview, now: Option<&RewindPreview>) -> Error {
-    let differs = now.and_then(|now| {
-        let known = |path: &&PathVerdict| then.paths.contains(path);
-        let other = now.paths.iter().find(|path| !known(path)).or_else(|| then.paths.iter().find(|path| !now.paths.contains(path)));
-        other.map(|path| format!(", {} for one", path.path))
-    });
-    Error::new(ErrorKind::Edited, format!("nothing was rewound: what the plan saw has moved since{}", differs.unwrap_or_default()))
-        .with("plan", &then.id)
+/// Fails where the files are not what was planned for.
+fn check(planned: &files::RewindPlan, now: &files::RewindPlan, id: &str) -> Result<()> {
+    if planned.id == now.id {
+        return Ok(());
+    }
+    let other = now.items.iter().find(|item| !planned.items.contains(item)).or(planned.items.iter().find(|item| !now.items.contains(item)));
+    Err(moved(id, other))
+}
+
+fn moved(id: &str, other: Option<&PlanItem>) -> Error {
+    let other = other.map(|item| format!(", {} for one", crate::report::escape(&item.path))).unwrap_or_default();
+    Error::new(ErrorKind::Edited, format!("nothing was rewound: what the plan saw has moved since{other}"))
+        .with("plan", id)
         .hint("plan it again")
 }

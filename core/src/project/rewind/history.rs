@@ -26,6 +26,7 @@ pub(in crate::project) struct JournalRewind {
 }
 
 /// The edges of one step.
+#[derive(Debug)]
 pub(super) struct Edges {
     pub(super) before: Ref,
     pub(super) after: Ref,
@@ -36,6 +37,7 @@ pub(super) struct Edges {
 }
 
 /// What is taken back.
+#[derive(Debug)]
 pub(super) struct Past {
     pub(super) record: JournalRewind,
     pub(super) target: Ref,

@@ -23,6 +23,7 @@ use crate::timeline::Window;
 pub struct RewindPlan<'p> {
     pub(super) project: &'p Project,
     pub(super) asked: Asked,
+    pub(super) planned: Planned,
     /// What it would do.
     pub preview: RewindPreview,
 }
@@ -88,8 +89,9 @@ impl Project {
             // Nobody will end them, and what they changed is known only then.
             self.close_abandoned(control)?;
         }
-        let preview = Planned::make(self, &asked, control)?.preview(&asked, self.notices());
-        Ok(RewindPlan { project: self, asked, preview })
+        let planned = Planned::make(self, &asked, control)?;
+        let preview = planned.preview(&asked, self.notices());
+        Ok(RewindPlan { project: self, asked, planned, preview })
     }
 }
 
@@ -121,6 +123,7 @@ impl RewindPreview {
 }
 
 /// A plan with what applying it needs.
+#[derive(Debug)]
 pub(in crate::project) struct Planned {
     pub(super) past: Past,
     pub(super) files: files::RewindPlan,
@@ -131,14 +134,24 @@ pub(in crate::project) struct Planned {
 
 impl Planned {
     pub(super) fn make(project: &Project, asked: &Asked, control: &Control) -> Result<Self> {
-        let past = Past::find(project, asked)?;
-        let database = project.database()?;
-        let half = Half::of(&past, database.as_ref(), asked.database(), asked.paths().is_some())?;
+        let (past, half) = Self::frame(project, asked)?;
         let scope = Self::scope(project, &past)?;
         let mut cache = StatCache::load(&project.folder.stat_cache());
         let disk = files::disk_state(&scope.existing(), &mut cache, control)?;
         let files = Self::files(project, &past, asked, &disk, control)?;
         Ok(Self { past, files, half, paths: named(project, asked)? })
+    }
+
+    /// All but the files.
+    pub(super) fn frame(project: &Project, asked: &Asked) -> Result<(Past, Half)> {
+        let past = Past::find(project, asked)?;
+        let half = Half::of(&past, project.database()?.as_ref(), asked.database(), asked.paths().is_some())?;
+        Ok((past, half))
+    }
+
+    /// Whether the timeline and the database are what this plan saw.
+    pub(super) fn stands(&self, past: &Past, half: &Half) -> bool {
+        Self::frame_id(&self.past, &self.half) == Self::frame_id(past, half)
     }
 
     /// The files again, of a disk that was captured meanwhile.
@@ -159,23 +172,32 @@ impl Planned {
     /// A hash of all it saw.
     pub(super) fn id(&self) -> String {
         let mut hash = blake3::Hasher::new();
+        hash.update(&Self::frame_id(&self.past, &self.half));
+        hash.update(format!("{:?}", self.paths).as_bytes());
+        hash.update(&self.files.id);
+        hash.finalize().to_hex().to_string()
+    }
+
+    fn frame_id(past: &Past, half: &Half) -> [u8; 32] {
+        let mut hash = blake3::Hasher::new();
         let mut text = |text: &str| {
             hash.update(&(text.len() as u64).to_le_bytes());
             hash.update(text.as_bytes());
         };
-        text(&self.past.record.what);
-        text(&format!("{:?}", self.paths));
-        text(&self.past.target.id);
-        for edges in &self.past.steps {
+        text(&past.record.what);
+        text(&past.target.id);
+        for edges in &past.steps {
             text(&edges.before.id);
             text(&edges.after.id);
         }
-        for window in &self.past.record.windows {
+        for window in &past.record.windows {
             text(window);
         }
-        text(&format!("{:?}", self.half));
-        hash.update(&self.files.id);
-        hash.finalize().to_hex().to_string()
+        for path in &past.claimed {
+            text(&crate::report::escape(path));
+        }
+        text(&format!("{half:?}"));
+        *hash.finalize().as_bytes()
     }
 
     pub(super) fn preview(&self, asked: &Asked, notices: &[String]) -> RewindPreview {
