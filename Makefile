@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test torture-files lint clean
+.PHONY: all build install demo test torture torture-files lint bench-store clean
 
 all: build
 
@@ -25,6 +25,11 @@ demo:
 test:
 	python3 tests/run.py
 
+# The store under power cuts, failing and full disks, kills and damage, for MINUTES; needs root for the disks. Prints counts.
+MINUTES ?= 15
+torture:
+	python3 tests/torture/run.py --minutes $(MINUTES)
+
 # Rewinds of files while editors save and a person and an agent go on writing: ROUNDS of each.
 ROUNDS ?= 10000
 torture-files:
@@ -35,6 +40,11 @@ lint:
 	cargo fmt --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --quiet
+
+# The store beside restic, borg, a shadow Git repository and `cp -a`: a table here and in target/bench-store.md. ROUNDS=n (5), SMALL=1 for a
+# trial of a minute; more in tests/bench/store/run.py. As root it installs restic and borg where they are missing.
+bench-store:
+	python3 tests/bench/store/run.py
 
 clean:
 	rm -rf target .test bindings/node/forklift.node bindings/node/dist

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FORKLIFT = ROOT / "target" / "debug" / "forklift"
 
 # Programs that some tests use and the Debian package that has each; a test whose program is missing skips by name.
-TEST_PACKAGES = {"mkfs.xfs": "xfsprogs", "mkfs.btrfs": "btrfs-progs", "mkfs.ext4": "e2fsprogs", "nm": "binutils"}
+TEST_PACKAGES = {"mkfs.xfs": "xfsprogs", "mkfs.btrfs": "btrfs-progs", "mkfs.ext4": "e2fsprogs", "nm": "binutils", "strace": "strace"}
 
 
 def missing_tools():

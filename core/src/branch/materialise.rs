@@ -7,7 +7,7 @@ use super::layout::{self, ClusterFolder, ClusterRecord, Current, DELETING, FORMA
 use super::making::run_once;
 use super::registry::{left_outside, lock_registry};
 use super::shared::{Place, Shared, named};
-use super::{Branch, cache, space, sweep, write};
+use super::{Branch, cache, space, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{self, Address, Installation, ServerStatus};
 use crate::progress::Control;
@@ -182,7 +182,7 @@ pub(super) fn fill(
     if !from_cache {
         let segments = 2 * u64::from(captured.facts.control.wal_segment_size);
         space::require(data.parent().unwrap_or(data), half.bytes + segments)?;
-        write::write(reader, half, captured.root_mode, data, control)?;
+        postgres::write_cluster(reader, half, captured.root_mode, data, control)?;
         if captured.report.mode == "online" {
             postgres::check_online_copy(data)?;
         }

@@ -20,6 +20,8 @@ const MAGIC: &[u8; 8] = b"FLSTAT\x00\x01";
 const SETTLED_NS: i64 = 2_000_000_000;
 /// How much older than the last look before a boot: well above the time in which a kernel writes back.
 const WRITTEN_BACK_NS: i64 = 120_000_000_000;
+/// The least that an entry takes in the file.
+const LEAST: usize = 106;
 /// Entries that no scan met are kept up to this many times the number of those that were met.
 const UNMET_FACTOR: usize = 2;
 
@@ -185,6 +187,8 @@ fn decode(bytes: &[u8]) -> Option<StatCache> {
     let mut input = Input(body.strip_prefix(MAGIC)?);
     let count = u64::from_le_bytes(input.array()?);
     let mut cache = StatCache::default();
+    // No more than the bytes can hold.
+    cache.files.reserve(usize::try_from(count).unwrap_or(0).min(body.len() / LEAST));
     for _ in 0..count {
         let path = input.bytes()?.to_vec();
         let boot = u128::from_le_bytes(input.array()?);

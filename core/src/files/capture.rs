@@ -1,5 +1,6 @@
 //! Capturing the files of a scope into a store session.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -167,7 +168,7 @@ fn read_tree(scope: &Scope, sink: &dyn Sink, cache: &mut StatCache, control: &Co
 
 /// Takes one name; what it is may have changed since it was listed, so it is looked at again where the read says so.
 fn take(root: &Root, found: &Found, sink: &dyn Sink, cache: &StatCache) -> Result<Item> {
-    let mut found = found.clone();
+    let mut found = Cow::Borrowed(found);
     for _ in 0..3 {
         let done = match found.stat.kind {
             Kind::File => take_file(root, &found, sink, cache)?,
@@ -181,7 +182,7 @@ fn take(root: &Root, found: &Found, sink: &dyn Sink, cache: &StatCache) -> Resul
             return Ok(item);
         }
         match root.stat(&found.path).map_err(|errno| Error::io("stat", &root.full(&found.path), errno))? {
-            Some(stat) => found.stat = stat,
+            Some(stat) => found.to_mut().stat = stat,
             None => return Ok(Item::Gone),
         }
     }

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use ignore::gitignore::Gitignore;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Scope;
@@ -15,7 +16,7 @@ use super::scope::is_below;
 use crate::error::{Error, Result};
 use crate::store::{ChunkRef, Entry, EntryKind, Xattr};
 use crate::sys;
-use crate::sys::tree::{Kind, Root, Stat, split};
+use crate::sys::tree::{Kind, Root, Stat, split, stat_at};
 
 /// How the disk stands to an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,16 +53,52 @@ pub(super) struct Disk<'a> {
 impl Disk<'_> {
     /// How the disk stands to one entry, and the stat it has there.
     pub(super) fn state(&self, entry: &Entry) -> Result<(State, Option<Stat>)> {
-        let path = &entry.path;
-        match self.root.stat(path) {
-            Ok(Some(stat)) => Ok((self.compare(entry, &stat)?, Some(stat))),
-            // A folder above that lets nobody in holds nothing that a capture has.
-            Ok(None) | Err(Errno::ACCESS) => Ok((State::Missing, None)),
+        match self.folder_of(&entry.path)? {
+            Some(folder) => self.state_in(&folder, entry),
+            None => Ok((State::Missing, None)),
+        }
+    }
+
+    /// As [`Disk::state`] for entries that follow one another in one folder: it is looked up once.
+    pub(super) fn states<'e>(
+        &self,
+        entries: &'e [Entry],
+        mut each: impl FnMut(&'e Entry) -> Result<()>,
+    ) -> Result<Vec<(State, Option<Stat>)>> {
+        let mut held: Option<(&[u8], Option<OwnedFd>)> = None;
+        let mut states = Vec::with_capacity(entries.len());
+        for entry in entries {
+            each(entry)?;
+            let above = split(&entry.path).0;
+            if held.as_ref().is_none_or(|(path, _)| *path != above) {
+                held = Some((above, self.folder_of(&entry.path)?));
+            }
+            states.push(match &held {
+                Some((_, Some(folder))) => self.state_in(folder, entry)?,
+                _ => (State::Missing, None),
+            });
+        }
+        Ok(states)
+    }
+
+    /// The folder that holds a path, where it is one that can be entered: one that lets nobody in holds nothing that a capture has.
+    fn folder_of(&self, path: &[u8]) -> Result<Option<OwnedFd>> {
+        match self.root.parent(path) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Ok(None),
             Err(errno) => Err(self.failed("stat", path, errno)),
         }
     }
 
-    fn compare(&self, entry: &Entry, stat: &Stat) -> Result<State> {
+    fn state_in(&self, folder: &OwnedFd, entry: &Entry) -> Result<(State, Option<Stat>)> {
+        match stat_at(folder.as_fd(), split(&entry.path).1) {
+            Ok(Some(stat)) => Ok((self.compare(folder, entry, &stat)?, Some(stat))),
+            Ok(None) | Err(Errno::ACCESS) => Ok((State::Missing, None)),
+            Err(errno) => Err(self.failed("stat", &entry.path, errno)),
+        }
+    }
+
+    fn compare(&self, above: &OwnedFd, entry: &Entry, stat: &Stat) -> Result<State> {
         let path = &entry.path;
         let mut same_metadata = same_owner(entry, stat) && (stat.mode == entry.mode || stat.kind == Kind::Symlink);
         match (&entry.kind, stat.kind) {
@@ -75,7 +112,7 @@ impl Disk<'_> {
                     }
                     same_metadata &= same_xattrs(&entry.xattrs, known.xattrs);
                 } else {
-                    let file = match self.root.file(path) {
+                    let file = match open_in(above, path, OFlags::NONBLOCK | OFlags::NOCTTY) {
                         Ok(file) => file,
                         Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(State::Content),
                         Err(errno) => return Err(self.failed("open", path, errno)),
@@ -87,7 +124,7 @@ impl Disk<'_> {
                 }
             }
             (EntryKind::Symlink(text), Kind::Symlink) => {
-                let read = self.root.parent(path).and_then(|folder| rustix::fs::readlinkat(folder, split(path).1, Vec::new()));
+                let read = rustix::fs::readlinkat(above, split(path).1, Vec::new());
                 let read = read.map_err(|errno| self.failed("read link", path, errno))?;
                 if read.as_bytes() != text {
                     return Ok(State::Content);
@@ -95,8 +132,8 @@ impl Disk<'_> {
             }
             (EntryKind::Folder, Kind::Folder) => {
                 if same_metadata {
-                    match self.root.folder(path) {
-                        Ok(folder) => same_metadata = same_xattrs(&entry.xattrs, &self.attributes(&File::from(folder), path)?),
+                    match open_in(above, path, OFlags::DIRECTORY) {
+                        Ok(folder) => same_metadata = same_xattrs(&entry.xattrs, &self.attributes(&folder, path)?),
                         Err(Errno::ACCESS | Errno::PERM) => {}
                         Err(errno) => return Err(self.failed("open", path, errno)),
                     }
@@ -117,6 +154,12 @@ impl Disk<'_> {
     fn failed(&self, action: &str, path: &[u8], errno: Errno) -> Error {
         Error::io(action, &self.root.full(path), errno)
     }
+}
+
+/// Opens the last part of a path, in its folder, for reading; never what a link points to.
+pub(super) fn open_in(folder: &OwnedFd, path: &[u8], more: OFlags) -> std::result::Result<File, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
+    rustix::fs::openat(folder, split(path).1, flags, Mode::empty()).map(File::from)
 }
 
 /// Only root can give files away, so only for root a differing owner is a difference.

@@ -37,8 +37,13 @@ impl Stat {
     /// Of an open file.
     pub(super) fn of(file: &File, path: &Path, cutting: Cutting) -> Result<(Self, std::fs::Metadata)> {
         let metadata = file.metadata().map_err(|source| Error::io("examine", path, source))?;
+        Ok((Self::new(&metadata, cutting), metadata))
+    }
+
+    /// Of what the file system says.
+    pub(super) fn new(metadata: &std::fs::Metadata, cutting: Cutting) -> Self {
         let ns = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
-        let stat = Self {
+        Self {
             dev: metadata.dev(),
             ino: metadata.ino(),
             size: metadata.size(),
@@ -50,8 +55,7 @@ impl Stat {
                 Cutting::Wal => 1,
                 Cutting::Content => 2,
             },
-        };
-        Ok((stat, metadata))
+        }
     }
 
     /// Whether everything written by then, and nothing later, is in the content that goes with this stat.

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: `installation`, `find`, `bundled`, `control_file`, `cluster` (what a cluster needs), `initdb`,
 //! `account` (as whom servers run), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
-//! `tree_sink` and `store_sink`, `wal`, `stopped`, `databases`, `online`, `prepare`, `sequences`, `mark`.
+//! `tree_sink` and `store_sink`, `wal`, `stopped`, `write`, `databases`, `online`, `prepare`, `sequences`, `mark`.
 
 mod account;
 mod address;
@@ -37,6 +37,7 @@ mod stopped;
 mod store_sink;
 mod tree_sink;
 mod wal;
+mod write;
 
 pub use account::RunAs;
 pub use address::{Address, UrlForm};
@@ -59,3 +60,4 @@ pub use stopped::copy_stopped;
 pub use store_sink::{StoreSink, file_system_clock};
 pub use tree_sink::TreeSink;
 pub use wal::needed_segments;
+pub use write::{Written, write_cluster};

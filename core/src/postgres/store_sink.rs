@@ -78,25 +78,24 @@ impl<'a> StoreSink<'a> {
 
     fn take(&self, file: &SourceFile, settled_by: i64) -> Result<Option<Taken>> {
         check_path(&file.path)?;
+        // What is known is not opened; what cannot be looked at fails where it is opened.
+        if let Ok(metadata) = std::fs::metadata(&file.source) {
+            let stat = Stat::new(&metadata, file.cutting);
+            if let Some(chunks) = self.known.find(&stat).filter(|_| stat.is_settled(settled_by))
+                && self.has_all(chunks)?
+            {
+                let entry = file_entry(file, &metadata, chunks.clone());
+                return Ok(Some(Taken { entry, reusable: Some((stat, chunks.clone())), read: 0 }));
+            }
+        }
         let Some(open) = open_source(file)? else { return Ok(None) };
         let (before, metadata) = Stat::of(&open, &file.source, file.cutting)?;
-        let known = self.known.find(&before).filter(|_| before.is_settled(settled_by));
-        let reused = match known {
-            Some(chunks) if self.has_all(chunks)? => Some(chunks.clone()),
-            _ => None,
-        };
-        let (chunks, reusable, read) = match reused {
-            Some(chunks) => (chunks.clone(), Some((before, chunks)), 0),
-            None => {
-                let read = self.session.put_file(&open, &file.source, file.cutting)?;
-                let (after, _) = Stat::of(&open, &file.source, file.cutting)?;
-                let proven = before == after && before.is_settled(settled_by);
-                (read.chunks.clone(), proven.then_some((before, read.chunks.clone())), length(&read.chunks))
-            }
-        };
-        let mtime_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
-        let entry = entry(&file.path, metadata.mode(), (metadata.uid(), metadata.gid()), mtime_ns, Some(chunks));
-        Ok(Some(Taken { entry, reusable, read }))
+        let read = self.session.put_file(&open, &file.source, file.cutting)?;
+        let (after, _) = Stat::of(&open, &file.source, file.cutting)?;
+        let proven = before == after && before.is_settled(settled_by);
+        let entry = file_entry(file, &metadata, read.chunks.clone());
+        let bytes = length(&read.chunks);
+        Ok(Some(Taken { entry, reusable: proven.then_some((before, read.chunks)), read: bytes }))
     }
 
     fn has_all(&self, chunks: &[ChunkRef]) -> Result<bool> {
@@ -163,6 +162,11 @@ impl Sink for StoreSink<'_> {
     fn copied(&self) -> u64 {
         self.copied
     }
+}
+
+fn file_entry(file: &SourceFile, metadata: &std::fs::Metadata, chunks: Vec<ChunkRef>) -> Entry {
+    let mtime_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
+    entry(&file.path, metadata.mode(), (metadata.uid(), metadata.gid()), mtime_ns, Some(chunks))
 }
 
 fn entry(path: &Path, mode: u32, (uid, gid): (u32, u32), mtime_ns: i64, chunks: Option<Vec<ChunkRef>>) -> Entry {

@@ -84,17 +84,19 @@ pub(super) fn encode<T>(plain: &[u8], accept: impl FnOnce(Codec, &[u8]) -> Resul
     })
 }
 
-/// The plain bytes of a payload; lengths must have passed [`Codec::check_lengths`].
-pub(super) fn decode(codec: Codec, payload: &[u8], plain_len: u32) -> Parsed<Vec<u8>> {
+/// Puts the plain bytes of a payload into a buffer, whose content they replace; lengths must have passed [`Codec::check_lengths`].
+pub(super) fn decode_into(codec: Codec, payload: &[u8], plain_len: u32, plain: &mut Vec<u8>) -> Parsed<()> {
+    plain.clear();
+    plain.reserve_exact(plain_len as usize);
     match codec {
-        Codec::Raw => Ok(payload.to_vec()),
-        Codec::Zstd => {
-            let mut plain = vec![0; plain_len as usize];
-            let len = with_tools(|tools| Ok(tools.decompressor.decompress_to_buffer(payload, plain.as_mut_slice()).ok()));
-            match len {
-                Ok(Some(len)) if len == plain.len() => Ok(plain),
-                _ => Err(Malformed("its payload does not decompress to its length")),
-            }
+        Codec::Raw => {
+            plain.extend_from_slice(payload);
+            Ok(())
         }
+        // It never writes beyond the capacity, and what has another length is refused.
+        Codec::Zstd => match with_tools(|tools| Ok(tools.decompressor.decompress_to_buffer(payload, plain).ok())) {
+            Ok(Some(len)) if len == plain_len as usize => Ok(()),
+            _ => Err(Malformed("its payload does not decompress to its length")),
+        },
     }
 }

@@ -118,8 +118,22 @@ impl Layout {
 
     /// The generation that prune bumps; `None` where the file does not parse, which no cache may be believed against.
     pub(super) fn generation(&self) -> Result<Option<u64>> {
-        let text = self.disk.read_optional(&self.generation_file())?.unwrap_or_default();
-        Ok(std::str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok()))
+        let file = self.generation_file();
+        let text = match self.disk.read_optional(&file) {
+            Err(_) if self.disk.is_folder(&file)? => None,
+            other => other?,
+        };
+        Ok(std::str::from_utf8(&text.unwrap_or_default()).ok().and_then(|text| text.trim_end().parse().ok()))
+    }
+
+    /// Moves a folder that has the name of a file of the store to the quarantine. `false` where there is none.
+    pub(super) fn put_folder_aside(&self, path: &Path) -> Result<bool> {
+        if !self.disk.is_folder(path)? {
+            return Ok(false);
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.disk.rename_new(path, &self.folder("quarantine").join(format!("{name}.{}", id::sortable()?)))?;
+        Ok(true)
     }
 
     pub(super) fn generation_file(&self) -> PathBuf {

@@ -229,8 +229,15 @@ pub(super) fn payload<'a>(pack: &'a [u8], blob: &Blob) -> Option<&'a [u8]> {
 
 /// The plain bytes of a blob, whose hash is its id.
 pub(super) fn check(blob: &Blob, payload: &[u8]) -> Parsed<Vec<u8>> {
-    let plain = super::codec::decode(blob.codec, payload, blob.plain)?;
-    if *blake3::hash(&plain).as_bytes() == blob.id.0 { Ok(plain) } else { Err(Malformed("its bytes do not match its hash")) }
+    let mut plain = Vec::new();
+    check_into(blob, payload, &mut plain)?;
+    Ok(plain)
+}
+
+/// As [`check`], into a buffer whose content it replaces; worth nothing where it fails.
+pub(super) fn check_into(blob: &Blob, payload: &[u8], plain: &mut Vec<u8>) -> Parsed<()> {
+    super::codec::decode_into(blob.codec, payload, blob.plain, plain)?;
+    if *blake3::hash(plain).as_bytes() == blob.id.0 { Ok(()) } else { Err(Malformed("its bytes do not match its hash")) }
 }
 
 /// A pack in memory that takes more blobs.

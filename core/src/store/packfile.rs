@@ -1,5 +1,6 @@
 //! Packs on disk: reading one chunk, listing the chunks of a pack, and the bounded set of open packs.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +14,11 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Packs kept open by one reader.
 const OPEN: usize = 64;
+
+thread_local! {
+    /// Where a thread reads stored bytes: at most about 4 MiB, since that is the longest chunk.
+    static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// One open pack.
 #[derive(Debug)]
@@ -59,18 +65,33 @@ impl PackFile {
 
     /// The plain bytes of the chunk at `location`, checked in every way.
     pub(super) fn read(&self, id: &ChunkId, location: &Location) -> Result<Vec<u8>> {
+        let mut plain = Vec::new();
+        self.read_into(id, location, &mut plain)?;
+        Ok(plain)
+    }
+
+    /// As [`PackFile::read`], into a buffer whose content it replaces; worth nothing where it fails.
+    pub(super) fn read_into(&self, id: &ChunkId, location: &Location, plain: &mut Vec<u8>) -> Result<()> {
+        STORED.with_borrow_mut(|stored| self.read_by_way_of(stored, id, location, plain))
+    }
+
+    fn read_by_way_of(&self, stored: &mut Vec<u8>, id: &ChunkId, location: &Location, plain: &mut Vec<u8>) -> Result<()> {
         let damaged = |why: Malformed| damaged(&self.path, &format!("chunk {id}: {why}")).with("chunk", id);
         if self.size != location.pack_size {
             return Err(damaged(Malformed("the pack has another size than the index says")));
         }
         location.codec.check_lengths(location.plain, location.stored).map_err(damaged)?;
-        let mut bytes = vec![0; BLOB_HEADER + location.stored as usize];
-        self.exact(&mut bytes, u64::from(location.offset))?;
-        let blob = Blob::parse(&bytes, location.offset).map_err(damaged)?;
+        let length = BLOB_HEADER + location.stored as usize;
+        if stored.len() < length {
+            stored.resize(length, 0);
+        }
+        let bytes = stored.get_mut(..length).unwrap_or_default();
+        self.exact(bytes, u64::from(location.offset))?;
+        let blob = Blob::parse(bytes, location.offset).map_err(damaged)?;
         if blob.id != *id || blob.plain != location.plain || blob.stored != location.stored || blob.codec != location.codec {
             return Err(damaged(Malformed("another chunk lies there")));
         }
-        pack::check(&blob, bytes.get(BLOB_HEADER..).unwrap_or_default()).map_err(damaged)
+        pack::check_into(&blob, bytes.get(BLOB_HEADER..).unwrap_or_default(), plain).map_err(damaged)
     }
 
     /// The stored bytes of a blob that the footer names, whose own header agrees and whose plain bytes have its hash.

@@ -39,6 +39,10 @@ impl Sealed {
         Ok(Self { id, size, blobs, temporary, file: Some(file) })
     }
 
+    pub(super) fn id(&self) -> PackId {
+        self.id
+    }
+
     pub(super) fn size(&self) -> u64 {
         self.size
     }
@@ -123,10 +127,16 @@ pub(super) fn packs_and_index(store: &Store, view: &View, sealed: &mut Vec<Seale
     }
     let name = index_segment(store, draft, view.next_sequence(), syncs)?;
     let old = superseded.iter().map(|(name, _)| name).chain(view.damaged());
-    for old in old.filter(|old| **old != name) {
-        disk.remove_file(&layout.index().join(old))?;
+    old.filter(|old| **old != name).try_for_each(|old| remove_segment(layout, old))
+}
+
+/// Removes a segment that is of no use any more; a folder under such a name is not ours to remove.
+pub(super) fn remove_segment(layout: &Layout, name: &str) -> Result<()> {
+    let path = layout.index().join(name);
+    match layout.disk().remove_file(&path) {
+        Err(error) if !layout.put_folder_aside(&path)? => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Publishes one index segment and gives its file name.
@@ -140,7 +150,10 @@ pub(super) fn index_segment(store: &Store, draft: Draft, sequence: u64, syncs: &
     let target = layout.index().join(&name);
     match disk.rename_new(&temporary, &target) {
         // The name is the content, unless it was damaged since.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => disk.rename(&temporary, &target)?,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            layout.put_folder_aside(&target)?;
+            disk.rename(&temporary, &target)?;
+        }
         Err(error) => {
             disk.discard(&temporary);
             return Err(error);

@@ -52,14 +52,29 @@ impl Reader {
                 Err(Error::new(ErrorKind::InvalidArgument, format!("{len} zero bytes are too many for one read")).hint("use copy"))
             };
         }
-        let bytes = self.blob(&chunk.id)?;
+        let mut bytes = Vec::new();
+        self.chunk_into(chunk, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// As [`Reader::chunk`] for what is stored, into a buffer whose content it replaces: reused, it spares memory. Of zeros it
+    /// gives as many as there are.
+    ///
+    /// # Errors
+    /// As [`Reader::chunk`]; the buffer's content is then worth nothing.
+    pub fn chunk_into(&self, chunk: &ChunkRef, bytes: &mut Vec<u8>) -> Result<()> {
+        if chunk.id == ChunkId::ZERO {
+            *bytes = self.chunk(chunk)?;
+            return Ok(());
+        }
+        self.blob_into(&chunk.id, bytes)?;
         if bytes.len() != chunk.len as usize {
             let (id, have, want) = (chunk.id, bytes.len(), chunk.len);
             return Err(Error::new(ErrorKind::Corrupt, format!("chunk {id} has {have} bytes where {want} are expected"))
                 .with("chunk", id)
                 .hint("the manifest that names it is damaged; other checkpoints are not affected"));
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Whether the chunk is there (not read).
@@ -82,6 +97,7 @@ impl Reader {
     /// As [`Reader::chunk`]; `Io` and its like where `out` fails.
     pub fn copy(&self, chunks: &[ChunkRef], out: &mut dyn Write) -> Result<()> {
         let failed = |source: std::io::Error| Error::io("write", &PathBuf::from("the content of a file"), source);
+        let mut bytes = Vec::new();
         for chunk in chunks {
             if chunk.id == ChunkId::ZERO {
                 let mut left = chunk.len as usize;
@@ -91,7 +107,8 @@ impl Reader {
                     left -= piece.len();
                 }
             } else {
-                out.write_all(&self.chunk(chunk)?).map_err(failed)?;
+                self.chunk_into(chunk, &mut bytes)?;
+                out.write_all(&bytes).map_err(failed)?;
             }
         }
         Ok(())
@@ -124,23 +141,29 @@ impl Reader {
 
     /// The plain bytes behind an id, from whichever copy is whole.
     pub(super) fn blob(&self, id: &ChunkId) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.blob_into(id, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn blob_into(&self, id: &ChunkId, bytes: &mut Vec<u8>) -> Result<()> {
         self.check_process()?;
-        let first = match self.attempt(&self.view(), id) {
-            Ok(bytes) => return Ok(bytes),
+        let first = match self.attempt(&self.view(), id, bytes) {
+            Ok(()) => return Ok(()),
             Err(error) => error,
         };
         // The index may have moved on, or a copy may lie in a pack that no segment covers.
         self.packs.clear();
         let fresh = self.reload()?;
-        self.attempt(&fresh, id).map_err(|second| first.or(second).unwrap_or_else(|| self.missing(&fresh, id)))
+        self.attempt(&fresh, id, bytes).map_err(|second| first.or(second).unwrap_or_else(|| self.missing(&fresh, id)))
     }
 
     /// The bytes, or the first failure; `None` where no copy is known.
-    fn attempt(&self, view: &View, id: &ChunkId) -> std::result::Result<Vec<u8>, Option<Error>> {
+    fn attempt(&self, view: &View, id: &ChunkId, bytes: &mut Vec<u8>) -> std::result::Result<(), Option<Error>> {
         let mut failure = None;
         for (_, location) in view.locate(id) {
-            match self.packs.open(self.store.layout(), &location.pack).and_then(|pack| pack.read(id, &location)) {
-                Ok(bytes) => return Ok(bytes),
+            match self.packs.open(self.store.layout(), &location.pack).and_then(|pack| pack.read_into(id, &location, bytes)) {
+                Ok(()) => return Ok(()),
                 Err(error) => {
                     self.store.doubt(location.pack);
                     failure.get_or_insert(error.with("chunk", id));

@@ -12,9 +12,25 @@ const MOST_THREADS: usize = 8;
 ///
 /// # Errors
 /// The first failure that was met, by the order of the items; what was not begun then is not done.
-pub fn map<T: Sync, R: Send, E: Send>(items: &[T], work: impl Fn(&T) -> Result<R, E> + Sync) -> Result<Vec<R>, E> {
+pub fn map<'t, T: Sync, R: Send, E: Send>(items: &'t [T], work: impl Fn(&'t T) -> Result<R, E> + Sync) -> Result<Vec<R>, E> {
+    in_batches(items, BATCH, work)
+}
+
+/// As [`map`] for items that are each worth the attention of a thread.
+///
+/// # Errors
+/// As [`map`].
+pub fn map_one_by_one<'t, T: Sync, R: Send, E: Send>(items: &'t [T], work: impl Fn(&'t T) -> Result<R, E> + Sync) -> Result<Vec<R>, E> {
+    in_batches(items, 1, work)
+}
+
+fn in_batches<'t, T: Sync, R: Send, E: Send>(
+    items: &'t [T],
+    batch_size: usize,
+    work: impl Fn(&'t T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
-    let helpers = (items.len() / BATCH).min(cores - 1);
+    let helpers = (items.len().saturating_sub(1) / batch_size).min(cores - 1);
     if helpers == 0 {
         return items.iter().map(work).collect();
     }
@@ -22,9 +38,9 @@ pub fn map<T: Sync, R: Send, E: Send>(items: &[T], work: impl Fn(&T) -> Result<R
     let run = || {
         let mut done = Vec::new();
         while !failed.load(Ordering::Relaxed) {
-            let start = next.fetch_add(BATCH, Ordering::Relaxed);
+            let start = next.fetch_add(batch_size, Ordering::Relaxed);
             let Some(rest) = items.get(start..).filter(|rest| !rest.is_empty()) else { break };
-            let batch: Result<Vec<R>, E> = rest.iter().take(BATCH).map(&work).collect();
+            let batch: Result<Vec<R>, E> = rest.iter().take(batch_size).map(&work).collect();
             if batch.is_err() {
                 failed.store(true, Ordering::Relaxed);
             }

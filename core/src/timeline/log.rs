@@ -22,6 +22,8 @@ use crate::sys::lock::{Lock, Mode};
 /// What the header says.
 const MAGIC: &str = "forklift timeline";
 const VERSION: u32 = 1;
+/// How much of a long log is read at first.
+const BLOCK: u64 = 64 << 10;
 /// How long one writer waits for another, which may be making a checkpoint durable.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -98,6 +100,19 @@ impl TimelineLog {
     /// # Errors
     /// `Busy` after a minute, `Cancelled`, `UnsupportedFormat`, `Io` and its like.
     pub fn open(folder: &Path, project: &str, control: &Control) -> Result<Self> {
+        Self::open_with(folder, project, control, load)
+    }
+
+    /// The same without what a writer of edges need not know: of a long log only the end is read, so [`TimelineLog::timeline`] has what
+    /// is open and what came after that.
+    ///
+    /// # Errors
+    /// As [`TimelineLog::open`].
+    pub fn open_end(folder: &Path, project: &str, control: &Control) -> Result<Self> {
+        Self::open_with(folder, project, control, |path| load_end(path)?.map_or_else(|| load(path), Ok))
+    }
+
+    fn open_with(folder: &Path, project: &str, control: &Control, load: impl Fn(&Path) -> Result<Contents>) -> Result<Self> {
         fs::make_folder(folder, 0o700)?;
         let lock = Lock::wait(&folder.join("lock"), Mode::Exclusive, PATIENCE, control)?;
         let path = folder.join("log");
@@ -127,7 +142,8 @@ impl TimelineLog {
     /// The record that `what` would be now, for a ref to carry.
     #[must_use]
     pub fn next(&self, what: What) -> Record {
-        Record { n: self.timeline.last_number() + 1, at_ms: crate::sys::id::now_ms(), boot: self.boot.clone(), what }
+        let n = self.timeline.last_number() + 1;
+        Record { n, at_ms: crate::sys::id::now_ms(), from: self.timeline.needed().min(n), boot: self.boot.clone(), what }
     }
 
     /// An id for a new checkpoint: sorts after every one that the log names, whatever the clock says.
@@ -248,8 +264,41 @@ impl TimelineLog {
 /// Reads what is good; a file that is not there is empty.
 pub(super) fn load(path: &Path) -> Result<Contents> {
     let Some(bytes) = fs::read_optional(path)? else { return Ok(Contents::default()) };
+    parse(path, &bytes, 0)
+}
+
+/// Reads the end of a long log, as far back as its last record says is needed. `None` where all of it has to be read.
+fn load_end(path: &Path) -> Result<Option<Contents>> {
+    let file = match fs::open_regular(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let length = file.metadata().map_err(|source| Error::io("stat", path, source))?.len();
+    let mut wanted = BLOCK;
+    while wanted < length {
+        let mut bytes = vec![0; usize::try_from(wanted).unwrap_or(usize::MAX)];
+        let read = fs::read_at(&file, path, &mut bytes, length - wanted)?;
+        bytes.truncate(read);
+        let Some(first) = bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1) else { return Ok(None) };
+        let contents = parse(path, bytes.get(first..).unwrap_or_default(), length - wanted + first as u64)?;
+        if contents.damage.bad_lines > 0 || !contents.damage.missing.is_empty() {
+            return Ok(None);
+        }
+        if let (Some(first), Some(last)) = (contents.records.first(), contents.records.last())
+            && first.n <= last.from
+        {
+            return Ok(Some(contents));
+        }
+        wanted = wanted.saturating_mul(4);
+    }
+    Ok(None)
+}
+
+/// Reads lines that begin at this offset of the file.
+fn parse(path: &Path, bytes: &[u8], offset: u64) -> Result<Contents> {
     let mut contents = Contents { exists: true, ..Contents::default() };
-    let (mut at, mut pending_bad, mut header) = (0_u64, 0_u64, false);
+    let (mut at, mut pending_bad, mut header) = (offset, 0_u64, offset > 0);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let start = at;
         at += line.len() as u64;
@@ -269,7 +318,9 @@ pub(super) fn load(path: &Path) -> Result<Contents> {
                     continue;
                 }
                 last => {
-                    let expected = last.map_or(1, |last| last + 1);
+                    // At the end of a log it is not known what came before.
+                    let first = if offset > 0 { record.n } else { 1 };
+                    let expected = last.map_or(first, |last| last + 1);
                     let run = (expected, record.n.saturating_sub(1));
                     if record.n > expected && !contents.damage.lost.contains(&run) {
                         contents.damage.missing.push(run);
@@ -284,7 +335,7 @@ pub(super) fn load(path: &Path) -> Result<Contents> {
     if !header && contents.good > 0 {
         contents.damage.bad_lines = contents.damage.bad_lines.max(1);
     }
-    contents.damage.torn = bytes.len() as u64 - contents.good;
+    contents.damage.torn = (offset + bytes.len() as u64).saturating_sub(contents.good);
     Ok(contents)
 }
 

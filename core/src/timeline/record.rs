@@ -22,6 +22,8 @@ pub struct Record {
     pub n: u64,
     /// Milliseconds since 1970: for people.
     pub at_ms: u64,
+    /// Number of the first record that a writer has to know besides this one: windows that are open, records that no ref carries.
+    pub from: u64,
     /// Boot in which it was written.
     pub boot: String,
     /// What happened.

@@ -20,6 +20,8 @@ pub struct Timeline {
     pending: VecDeque<Record>,
     last: Option<(u64, String)>,
     checkpoint: Option<CheckpointId>,
+    /// The last record that named one.
+    named: Option<u64>,
     newest: Option<CheckpointId>,
 }
 
@@ -161,6 +163,13 @@ impl Timeline {
         self.pending.iter()
     }
 
+    /// Number of the first record that a writer has to know: what is open, what no ref carries, and what named the last checkpoint.
+    pub(super) fn needed(&self) -> u64 {
+        let open = self.open_windows().map(|window| window.opened).min();
+        let pending = self.pending.front().map(|record| record.n.saturating_sub(1));
+        open.into_iter().chain(pending).chain(self.named).min().unwrap_or(self.last_number()).max(1)
+    }
+
     /// Number of the last record, 0 where there is none.
     #[must_use]
     pub fn last_number(&self) -> u64 {
@@ -184,9 +193,9 @@ impl Timeline {
     pub(super) fn add(&mut self, record: Record) {
         let (n, at_ms) = (record.n, record.at_ms);
         self.last = Some((n, record.boot.clone()));
-        let carried = self.note_checkpoints(&record.what);
+        let carried = self.note_checkpoints(n, &record.what);
         match &record.what {
-            What::Begin(begin) => self.begin(n, at_ms, begin),
+            What::Begin(begin) => self.begin(n, at_ms, &record.boot, begin),
             What::Captured(captured) => {
                 if let Some(place) = self.place.get(&captured.window).copied()
                     && let Some(window) = self.windows.get_mut(place)
@@ -210,7 +219,7 @@ impl Timeline {
     }
 
     /// Whether the record came with a new checkpoint, whose ref then carries all records up to it.
-    fn note_checkpoints(&mut self, what: &What) -> bool {
+    fn note_checkpoints(&mut self, n: u64, what: &What) -> bool {
         let (edge, others): (Option<&CheckpointId>, [Option<&CheckpointId>; 2]) = match what {
             What::Begin(begin) => (begin.start.as_ref(), [None, None]),
             What::Captured(captured) => (Some(&captured.start), [None, None]),
@@ -226,11 +235,12 @@ impl Timeline {
         }
         if let Some(edge) = edge.or(others[1]) {
             self.checkpoint = Some(edge.clone());
+            self.named = Some(n);
         }
         carried
     }
 
-    fn begin(&mut self, n: u64, at_ms: u64, begin: &super::Begin) {
+    fn begin(&mut self, n: u64, at_ms: u64, boot: &str, begin: &super::Begin) {
         if self.place.contains_key(&begin.window) {
             return;
         }
@@ -256,6 +266,7 @@ impl Timeline {
             state: if closed { WindowState::Ended } else { WindowState::Open },
             instant: begin.instant,
             owner: begin.owner.clone(),
+            boot: boot.to_owned(),
             began_ms: at_ms,
             ended_ms: closed.then_some(at_ms),
             opened: n,

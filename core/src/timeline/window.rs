@@ -70,6 +70,8 @@ pub struct Window {
     pub instant: bool,
     /// The process whose death ends it.
     pub owner: Option<Owner>,
+    /// The boot in which it opened, whose end ends it too.
+    pub boot: String,
     /// Milliseconds since 1970: for people.
     pub began_ms: u64,
     /// The same.
@@ -91,10 +93,14 @@ impl Window {
         self.state == WindowState::Open
     }
 
-    /// Whether its owner is gone, so that nobody will end it.
+    /// Whether its owner is gone, or the machine was started since it opened, so that nobody will end it.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.is_open() && self.owner.as_ref().is_some_and(|owner| !owner.is_alive())
+        let gone = || match &self.owner {
+            Some(owner) => !owner.is_alive(),
+            None => crate::sys::process::boot_id().is_ok_and(|boot| boot != self.boot),
+        };
+        self.is_open() && gone()
     }
 }
 

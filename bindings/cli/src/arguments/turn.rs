@@ -110,7 +110,7 @@ pub(crate) struct Replay {
     pub(crate) what: String,
     /// A new or empty folder outside the worktree
     #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
+    pub(crate) into: PathBuf,
     /// The session whose turn it is
     #[arg(long, value_name = "SESSION")]
     pub(crate) session: Option<String>,

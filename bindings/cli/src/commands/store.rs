@@ -111,12 +111,15 @@ fn losses(losses: &[Loss]) -> String {
 fn repair(context: &Context, output: &mut Output<'_>, arguments: &Repair) -> Result<u8, Failure> {
     let options = RepairOptions { set_aside_refs: arguments.set_aside_refs, ..RepairOptions::default() };
     let report = context.existing_store()?.repair(&options, &context.control())?;
-    let whole = report.is_whole();
+    let (whole, unreadable) = (report.is_whole(), !report.refs_unreadable.is_empty());
     output.result(&Judged { whole, report }, |judged| describe_repair(&judged.report))?;
     if whole {
         return Ok(exit::DONE);
     }
     output.hint("capturing the same content again heals what is lost, and so does putting packs or refs back from a copy of the store");
+    if unreadable && !arguments.set_aside_refs {
+        output.hint("`forklift store repair --set-aside-refs` puts refs that cannot be read aside, so that the store can be pruned");
+    }
     Ok(exit::NO)
 }
 

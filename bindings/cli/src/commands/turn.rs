@@ -121,7 +121,7 @@ pub(super) fn blame(context: &Context, output: &mut Output<'_>, arguments: &Blam
 }
 
 pub(super) fn replay(context: &Context, output: &mut Output<'_>, arguments: &Replay) -> Result<(), Failure> {
-    let folder = context.folder().join(&arguments.folder);
+    let folder = context.folder().join(&arguments.into);
     let report = context.project()?.replay(arguments.session.as_deref(), &arguments.what, &folder, &context.control())?;
     output.warnings(&report.warnings);
     output.result(&report, |report| {

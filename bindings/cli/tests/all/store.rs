@@ -82,6 +82,25 @@ fn damage_is_a_negative_answer() {
     assert!(said.code == 1 && said.out.contains("not every checkpoint is whole") && !said.err.is_empty(), "{said:?}");
 }
 
+/// One ref that cannot be read keeps the whole store from being pruned; each message names the next step.
+#[test]
+fn an_unreadable_ref_is_set_aside_and_the_store_pruned() {
+    let (place, _) = place();
+    let path = place.store().join("refs").read_dir().unwrap().next().unwrap().unwrap().path();
+    std::fs::remove_file(&path).unwrap();
+    write(&path, "not what it was");
+    let error = place.run(&["store", "prune", "--yes"]);
+    assert!(error.code == 3 && error.err.contains("forklift store repair --set-aside-refs"), "{error:?}");
+    let said = place.run(&["store", "repair"]);
+    assert!(said.code == 1 && said.out.contains("cannot be read") && said.err.contains("--set-aside-refs"), "{said:?}");
+    assert!(path.exists());
+    let said = place.run(&["store", "repair", "--set-aside-refs"]);
+    assert!(said.code == 1 && said.out.contains("put aside") && !path.exists(), "{said:?}");
+    place.run(&["store", "prune", "--yes"]).text();
+    assert!(place.run(&["store", "verify", "--level", "full"]).text().ends_with(": whole\n"));
+    assert_eq!(place.store().join("quarantine").read_dir().unwrap().count(), 1);
+}
+
 #[test]
 fn a_store_is_not_made_by_looking_at_it() {
     let place = Place::new();

@@ -14,7 +14,7 @@ fn files(place: &Place) -> PathBuf {
     folder
 }
 
-const WINDOW: [&str; 28] = [
+const WINDOW: [&str; 29] = [
     "id",
     "session",
     "turn",
@@ -25,6 +25,7 @@ const WINDOW: [&str; 28] = [
     "state",
     "instant",
     "owner",
+    "boot",
     "began_ms",
     "ended_ms",
     "opened",

@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use super::Extent;
 use super::displaced::{Fate, examine, keep, rename_new};
 use super::put_back::put_back;
-use super::stage::{staged, write_content};
+use super::stage::{staged, staged_name, write_content};
 use super::steps::{clear_folder, remove_folder};
 use super::work::Work;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::compare::State;
+use crate::files::compare::{State, same_owner};
 use crate::files::plan::Verdict;
 use crate::files::temporary;
 use crate::store::{Entry, EntryKind};
@@ -24,12 +24,74 @@ use crate::sys::tree::{Kind, Stat, split, stat_at, stat_open};
 /// How often somebody may change the kind of what is at a path under our hands.
 const ATTEMPTS: usize = 8;
 
-/// Writes a file, link or pipe beside its path, brings it into place, and gives the stat it had beside.
+/// A file, link or pipe that is whole under a temporary name beside its path.
+pub(super) struct Beside {
+    parent: OwnedFd,
+    ready: Vec<u8>,
+    stat: Option<Stat>,
+}
+
+/// What became of a path that was missing.
+pub(super) enum Fresh {
+    /// It is in place, with the stat it had beside.
+    Placed(Option<Stat>),
+    /// Something came in its way meanwhile.
+    Waiting(Beside),
+}
+
+/// Writes a file, link or pipe beside its path, brings it into place, and gives the stat it had beside; nothing where a rewind leaves
+/// what is there.
 pub(super) fn whole(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<Option<Stat>> {
-    let path = &entry.path;
-    if work.leave_moved(path)? || !work.prepare_above(path)? {
+    if work.leave_moved(&entry.path)? || !work.prepare_above(&entry.path)? {
         return Ok(None);
     }
+    let beside = beside(work, entry)?;
+    insert(work, entry, state, &beside)
+}
+
+/// As [`whole`] for files of one folder that are missing and whose folders are prepared: for many at once. The caller notes
+/// them, and calls [`insert`] for one that waits. A staged file that has its mode and owner is renamed into place at once.
+pub(super) fn fresh(work: &Work<'_>, staging: Option<&OwnedFd>, entries: &[&Entry]) -> Result<Vec<Fresh>> {
+    let Some(first) = entries.first() else { return Ok(Vec::new()) };
+    let parent = work.root.parent(&first.path).map_err(|errno| work.failed("open the folder of", &first.path, errno))?;
+    let place = |entry: &&Entry| {
+        work.control.check()?;
+        if let Some(stat) = staging.and_then(|staging| directly(staging, &parent, entry)) {
+            return Ok(Fresh::Placed(Some(stat)));
+        }
+        let beside = beside(work, entry)?;
+        match rename_new(&beside.parent, &beside.ready, split(&entry.path).1) {
+            Ok(()) => Ok(Fresh::Placed(beside.stat)),
+            Err(_) => Ok(Fresh::Waiting(beside)),
+        }
+    };
+    entries.iter().map(place).collect()
+}
+
+/// Renames a staged file that is ready as it is; nothing where it is not, or where that does not work.
+fn directly(staging: &OwnedFd, parent: &OwnedFd, entry: &Entry) -> Option<Stat> {
+    let EntryKind::File { size, .. } = &entry.kind else { return None };
+    let name = staged_name(&entry.path);
+    let stat = stat_at(staging.as_fd(), name.as_bytes()).ok().flatten()?;
+    let dressed = stat.kind == Kind::File && stat.size == *size && stat.mode == entry.mode && entry.xattrs.is_empty();
+    if !dressed || !same_owner(entry, &stat) {
+        return None;
+    }
+    rustix::fs::renameat_with(staging, name.as_str(), parent, split(&entry.path).1, RenameFlags::NOREPLACE).ok()?;
+    Some(stat)
+}
+
+/// Brings what is whole beside its path into place.
+pub(super) fn insert(work: &mut Work<'_>, entry: &Entry, state: State, beside: &Beside) -> Result<Option<Stat>> {
+    if !bring_in(work, &beside.parent, &beside.ready, &entry.path)? {
+        return Ok(None);
+    }
+    work.note(&entry.path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
+    Ok(beside.stat)
+}
+
+fn beside(work: &Work<'_>, entry: &Entry) -> Result<Beside> {
+    let path = &entry.path;
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
     let (unfinished, ready) = temporary::pair(path)?;
     let written = write_beside(work, entry, &parent, &unfinished).and_then(|()| {
@@ -41,12 +103,8 @@ pub(super) fn whole(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<
         let _left = rustix::fs::unlinkat(&parent, &unfinished, AtFlags::empty());
         return Err(error);
     }
-    let written = stat_at(parent.as_fd(), &ready).map_err(|errno| work.failed("stat what was written beside", path, errno))?;
-    if !bring_in(work, &parent, &ready, path)? {
-        return Ok(None);
-    }
-    work.note(path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
-    Ok(written)
+    let stat = stat_at(parent.as_fd(), &ready).map_err(|errno| work.failed("stat what was written beside", path, errno))?;
+    Ok(Beside { parent, ready, stat })
 }
 
 /// Makes a path another name of the file that `leader` of the target is, and gives the stat it had beside; nothing where it
@@ -103,8 +161,10 @@ pub(super) fn metadata(work: &mut Work<'_>, entry: &Entry) -> Result<()> {
             };
             let fd = fd.map_err(|errno| work.failed("open", path, errno))?;
             set_attributes(&fd, entry).map_err(|errno| work.failed("set attributes of", path, errno))?;
+            rustix::fs::fchmod(&fd, Mode::from_raw_mode(entry.mode.into())).map_err(|errno| work.failed("set the mode of", path, errno))?;
+        } else {
+            sys::tree::chmod(&work.root, path, entry.mode).map_err(|errno| work.failed("set the mode of", path, errno))?;
         }
-        sys::tree::chmod(&work.root, path, entry.mode).map_err(|errno| work.failed("set the mode of", path, errno))?;
     }
     work.touched.insert(split(path).0.to_vec());
     if entry.kind == EntryKind::Folder {
@@ -122,7 +182,17 @@ fn write_beside(work: &Work<'_>, entry: &Entry, parent: &OwnedFd, name: &[u8]) -
         EntryKind::File { size, chunks, holes, .. } => {
             let source = staged(work.staging, path);
             let (file, synced) = match rustix::fs::renameat(rustix::fs::CWD, &source, parent, name) {
-                Ok(()) => (open_beside(parent, name, OFlags::empty()).map_err(failed)?, true),
+                Ok(()) => {
+                    let open = || open_beside(parent, name, OFlags::empty());
+                    let file = match open() {
+                        // It was staged with its own mode, which may keep its owner out.
+                        Err(Errno::ACCESS) => {
+                            rustix::fs::chmodat(parent, name, Mode::RUSR | Mode::WUSR, AtFlags::empty()).and_then(|()| open())
+                        }
+                        result => result,
+                    };
+                    (file.map_err(failed)?, true)
+                }
                 Err(Errno::NOENT | Errno::XDEV | Errno::NOTDIR) => {
                     let file = open_beside(parent, name, OFlags::CREATE | OFlags::EXCL).map_err(failed)?;
                     write_content(work.reader, &file, &work.root.full(path), chunks, holes, *size)?;
@@ -165,6 +235,19 @@ fn dress(file: &File, entry: &Entry) -> Result<(), Errno> {
     }
     set_attributes(file, entry)?;
     rustix::fs::fchmod(file, Mode::from_raw_mode(entry.mode.into()))
+}
+
+/// As [`dress`] for a file without attributes that has this stat.
+pub(super) fn own(file: &File, stat: &Stat, entry: &Entry) -> Result<(), Errno> {
+    let given = (stat.uid, stat.gid) != (entry.uid, entry.gid);
+    if given {
+        let (uid, gid) = owner(entry);
+        allowed(rustix::fs::fchown(file, Some(uid), Some(gid)))?;
+    }
+    if given || stat.mode != entry.mode {
+        rustix::fs::fchmod(file, Mode::from_raw_mode(entry.mode.into()))?;
+    }
+    Ok(())
 }
 
 fn set_attributes(file: impl AsFd, entry: &Entry) -> Result<(), Errno> {

@@ -9,7 +9,7 @@ use crate::store::{Entry, EntryKind};
 const SLACK: [u64; 2] = [64 << 10, 1 << 20];
 
 /// Fails where what will be written beside the files does not fit, in bytes or in inodes, before anything is freed.
-pub(super) fn check(work: &Work<'_>, needed: &[&Entry]) -> Result<()> {
+pub(super) fn check(work: &Work<'_>, needed: &[(&Entry, State)]) -> Result<()> {
     let others = work.target.iter().zip(&work.states).filter(|(entry, (state, _))| {
         let made = matches!(state, State::Missing | State::Kind | State::Content);
         made && !matches!(entry.kind, EntryKind::File { .. } | EntryKind::Socket)
@@ -21,7 +21,7 @@ pub(super) fn check(work: &Work<'_>, needed: &[&Entry]) -> Result<()> {
     let root = work.root.path();
     let system = rustix::fs::statvfs(root).map_err(|errno| Error::io("examine the file system of", root, errno))?;
     let block = system.f_frsize.max(1);
-    let content = needed.iter().map(|entry| content_of(entry).div_ceil(block).saturating_mul(block));
+    let content = needed.iter().map(|(entry, _)| content_of(entry).div_ceil(block).saturating_mul(block));
     let [least, most] = SLACK;
     let slack = (system.f_blocks.saturating_mul(block) / 64).clamp(least, most);
     let bytes = content.fold(slack, u64::saturating_add);

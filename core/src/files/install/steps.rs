@@ -1,23 +1,31 @@
 //! The steps of an install, in their order.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Extent;
 use super::displaced::{Fate, examine, keep, rename_new};
+use super::place::Fresh;
 use super::put_back::put_back;
 use super::stage::MANY;
 use super::work::Work;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::compare::{Disk, State};
+use crate::files::compare::{Disk, State, open_in};
+use crate::files::content::matches;
 use crate::files::ignores::prefixes;
 use crate::files::plan::Verdict;
 use crate::files::temporary;
 use crate::progress::Unit;
 use crate::store::{Entry, EntryKind};
-use crate::sys::tree::{Kind, Stat, split};
+use crate::sys::parallel;
+use crate::sys::tree::{Kind, Stat, split, stat_open};
+
+/// Files of one folder that a thread takes at once.
+const GROUP: usize = 64;
 
 pub(super) fn run(work: &mut Work<'_>) -> Result<()> {
     clear_leftovers(work)?;
@@ -191,21 +199,32 @@ pub(super) fn clear_folder(work: &mut Work<'_>, path: &[u8], stat: &Stat) -> Res
 }
 
 /// Brings every path of the target into place and gives those that were written, with the stat that only
-/// somebody else's edit can have changed.
+/// somebody else's edit can have changed. Files where nothing is yet come together, hard links after what they name.
 fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
     let (wanted, on_disk) = (work.leaders(), work.leaders_on_disk());
-    let mut placed = Vec::new();
+    let (mut placed, mut fresh, mut links) = (Vec::new(), Vec::new(), Vec::new());
     let total = work.target.len() as u64;
     for (own, (leader, disk_leader)) in wanted.into_iter().zip(on_disk).enumerate() {
         work.control.check()?;
-        let (Some(entry), Some((state, _))) = (work.target.get(own).cloned(), work.states.get(own).copied()) else { continue };
+        let (Some(entry), Some((state, _))) = (work.target.get(own), work.states.get(own).copied()) else { continue };
+        if matches!(entry.kind, EntryKind::File { .. }) {
+            if leader != own {
+                links.push((own, leader, state));
+                continue;
+            }
+            // A rewind looks at each path once more.
+            if state == State::Missing && work.extent == Extent::Whole {
+                fresh.push(own);
+                continue;
+            }
+        }
+        let entry = entry.clone();
         let written = match &entry.kind {
             EntryKind::Socket => None,
             EntryKind::Folder => {
                 make_folder(work, &entry, state)?;
                 None
             }
-            EntryKind::File { .. } if leader != own => super::place::link(work, &entry, leader, state)?,
             _ => match state {
                 State::Same if leader == disk_leader => None,
                 State::Metadata if leader == disk_leader => {
@@ -222,7 +241,63 @@ fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
             work.control.report("install files", own as u64 + 1, total, Unit::Items);
         }
     }
+    placed.append(&mut place_fresh(work, &fresh)?);
+    for (own, leader, state) in links {
+        work.control.check()?;
+        let Some(entry) = work.target.get(own).cloned() else { continue };
+        placed.extend(super::place::link(work, &entry, leader, state)?.map(|stat| (own, stat)));
+    }
     Ok(placed)
+}
+
+/// Files whose paths are missing, in parallel: they do not meet one another.
+fn place_fresh(work: &mut Work<'_>, fresh: &[usize]) -> Result<Vec<(usize, Stat)>> {
+    let groups = by_folder(work, fresh, |own| *own);
+    for group in &groups {
+        let path = group.first().and_then(|own| work.target.get(*own)).map(|entry| entry.path.clone()).unwrap_or_default();
+        work.prepare_above(&path)?;
+        work.touched.insert(split(&path).0.to_vec());
+    }
+    let total = fresh.len() as u64;
+    let done = AtomicU64::new(0);
+    let alone: &Work<'_> = work;
+    let staging = staging_beside(alone);
+    let results = parallel::map_one_by_one(&groups, |group| {
+        let entries: Vec<&Entry> = group.iter().filter_map(|own| alone.target.get(*own)).collect();
+        let results = super::place::fresh(alone, staging.as_ref(), &entries)?;
+        let now = done.fetch_add(entries.len() as u64, Ordering::Relaxed) + entries.len() as u64;
+        alone.control.report("install files", now, total, Unit::Items);
+        Ok::<_, Error>(results)
+    })?;
+    let mut placed = Vec::with_capacity(fresh.len());
+    for (own, result) in fresh.iter().zip(results.into_iter().flatten()) {
+        let Some(path) = work.target.get(*own).map(|entry| entry.path.clone()) else { continue };
+        let stat = match result {
+            Fresh::Placed(stat) => {
+                work.note(&path, Verdict::Create);
+                stat
+            }
+            Fresh::Waiting(beside) => {
+                let entry = work.target.get(*own).cloned();
+                entry.map(|entry| super::place::insert(work, &entry, State::Missing, &beside)).transpose()?.flatten()
+            }
+        };
+        placed.extend(stat.map(|stat| (*own, stat)));
+    }
+    Ok(placed)
+}
+
+/// Items that follow one another in one folder, a bounded number at a time.
+fn by_folder<'i, T>(work: &Work<'_>, items: &'i [T], own: impl Fn(&T) -> usize) -> Vec<&'i [T]> {
+    let folder = |item: &T| work.target.get(own(item)).map(|entry| split(&entry.path).0);
+    items.chunk_by(|one, next| folder(one) == folder(next)).flat_map(|group| group.chunks(GROUP)).collect()
+}
+
+/// The staging folder, where files can be renamed from it into the worktree.
+fn staging_beside(work: &Work<'_>) -> Option<OwnedFd> {
+    let staging = std::fs::File::open(work.staging).ok()?;
+    let beside = stat_open(&staging).ok()?.dev == stat_open(work.root.folder(b"").ok()?).ok()?.dev;
+    (beside && super::stage::is_plain(work.staging).ok()?).then(|| staging.into())
 }
 
 /// A folder is made for us alone; its own mode comes last.
@@ -297,27 +372,48 @@ fn sync(work: &mut Work<'_>) -> Result<()> {
 
 /// Compares what was written with the checkpoint. A difference is somebody's later edit, which is left alone, or damage.
 fn read_back(work: &mut Work<'_>, placed: &[(usize, Stat)]) -> Result<()> {
-    for (own, then) in placed {
-        work.control.check()?;
-        let Some(entry) = work.target.get(*own).cloned() else { continue };
-        let (state, _) = Disk { root: &work.root, known: &|_, _| None }.state(&entry)?;
-        let same = match state {
-            State::Same | State::Metadata => true,
-            State::Missing | State::Content | State::Kind => false,
-        };
-        if same {
-            continue;
+    let alone: &Work<'_> = work;
+    let groups = by_folder(alone, placed, |(own, _)| *own);
+    let edited = parallel::map_one_by_one(&groups, |group| {
+        let first = group.first().and_then(|(own, _)| alone.target.get(*own));
+        let folder = first.and_then(|entry| alone.root.parent(&entry.path).ok());
+        let mut edited = Vec::new();
+        for (own, then) in *group {
+            alone.control.check()?;
+            if let Some(entry) = alone.target.get(*own)
+                && !reads_back(alone, folder.as_ref(), entry, then)?
+            {
+                edited.push(entry.path.clone());
+            }
         }
-        // Looked at after the read: somebody's write may have come between an earlier look and it.
-        let now = work.root.stat(&entry.path).map_err(|errno| work.failed("stat", &entry.path, errno))?;
-        let key = |stat: &Stat| (stat.kind, stat.ino, stat.size, stat.mtime_ns);
-        if now.as_ref().map(key) == Some(key(then)) {
-            let path = crate::files::scan::lossy(&entry.path);
-            return Err(Error::new(ErrorKind::Corrupt, format!("{} does not read back as it was written", path.display()))
-                .with("path", path.display())
-                .hint("check the disk, then run it again"));
-        }
-        work.note(&entry.path, if work.extent == Extent::Whole { Verdict::Kept } else { Verdict::KeptAfter });
+        Ok::<_, Error>(edited)
+    })?;
+    for path in edited.into_iter().flatten() {
+        work.note(&path, if work.extent == Extent::Whole { Verdict::Kept } else { Verdict::KeptAfter });
     }
     Ok(())
+}
+
+/// Whether a path has the content of its entry; not where somebody else has changed it since.
+fn reads_back(work: &Work<'_>, folder: Option<&OwnedFd>, entry: &Entry, then: &Stat) -> Result<bool> {
+    if let (EntryKind::File { chunks, .. }, Some(folder)) = (&entry.kind, folder)
+        && let Ok(file) = open_in(folder, &entry.path, OFlags::NONBLOCK | OFlags::NOCTTY)
+        && matches(&file, &work.root.full(&entry.path), chunks, &mut || true).unwrap_or(false)
+    {
+        return Ok(true);
+    }
+    let (state, _) = Disk { root: &work.root, known: &|_, _| None }.state(entry)?;
+    if matches!(state, State::Same | State::Metadata) {
+        return Ok(true);
+    }
+    // Looked at after the read: somebody's write may have come between an earlier look and it.
+    let now = work.root.stat(&entry.path).map_err(|errno| work.failed("stat", &entry.path, errno))?;
+    let key = |stat: &Stat| (stat.kind, stat.ino, stat.size, stat.mtime_ns);
+    if now.as_ref().map(key) == Some(key(then)) {
+        let path = crate::files::scan::lossy(&entry.path);
+        return Err(Error::new(ErrorKind::Corrupt, format!("{} does not read back as it was written", path.display()))
+            .with("path", path.display())
+            .hint("check the disk, then run it again"));
+    }
+    Ok(false)
 }

@@ -7,3 +7,4 @@ mod stopped;
 mod store_sink;
 pub(super) mod testing;
 mod wal;
+mod write;

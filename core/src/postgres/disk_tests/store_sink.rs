@@ -9,11 +9,11 @@ use crate::store::{Cutting, EntryKind, Half, Ref, RefKind, Store};
 use crate::sys::fs;
 use crate::sys::shared_map::SharedPage;
 
-fn store(folder: &Path) -> Store {
+pub(super) fn store(folder: &Path) -> Store {
     Store::open_or_create(&folder.join("store")).unwrap()
 }
 
-fn reference(half: Half) -> Ref {
+pub(super) fn reference(half: Half) -> Ref {
     let id = crate::sys::id::sortable().unwrap();
     Ref {
         id,

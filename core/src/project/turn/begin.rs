@@ -30,7 +30,7 @@ impl Project {
         self.check_root()?;
         let _holder = self.hold(HolderKind::Capture, &format!("turn begin {}", options.turn), control)?;
         let mut report = TurnReport::of(self.notices().to_vec());
-        let mut log = self.timeline_log(&mut report.warnings, control)?;
+        let mut log = self.timeline_log_end(&mut report.warnings, control)?;
         if let Some(window) = told_before(log.timeline(), options) {
             report.window = window.clone();
             report.checkpoint.clone_from(&window.start);
@@ -87,7 +87,7 @@ impl Project {
         self.check_root()?;
         let _holder = self.hold(HolderKind::Capture, &format!("turn wait {session}"), control)?;
         let mut report = TurnReport::of(Vec::new());
-        let mut log = self.timeline_log(&mut report.warnings, control)?;
+        let mut log = self.timeline_log_end(&mut report.warnings, control)?;
         let first = log.timeline().open_windows().find(|window| window.session == session && window.start.is_none()).cloned();
         let mut captured_now = Vec::new();
         if let Some(window) = first {

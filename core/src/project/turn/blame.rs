@@ -142,6 +142,9 @@ impl Project {
             }
             errno => Error::io("open", &shown, errno),
         })?;
+        if !file.metadata().map_err(|source| Error::io("stat", &shown, source))?.is_file() {
+            return Err(Error::new(ErrorKind::NotFound, format!("{} is no file", shown.display())).with("path", shown.display()));
+        }
         let mut bytes = Vec::new();
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|source| Error::io("read", &shown, source))?;
         if bytes.len() as u64 > MAX_BYTES {

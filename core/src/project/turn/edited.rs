@@ -49,7 +49,7 @@ impl Project {
         names.dedup();
         let _holder = self.hold(HolderKind::Capture, "edited", control)?;
         let mut warnings = Vec::new();
-        let mut log = self.timeline_log(&mut warnings, control)?;
+        let mut log = self.timeline_log_end(&mut warnings, control)?;
         let syncs = Syncs::new();
         let mut parts = names.chunks(AT_ONCE).peekable();
         while let Some(part) = parts.next() {

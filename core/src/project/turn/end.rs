@@ -25,9 +25,14 @@ impl Project {
         self.check_root()?;
         let _holder = self.hold(HolderKind::Capture, &format!("turn end {}", options.turn), control)?;
         let mut report = TurnReport::of(self.notices().to_vec());
-        let mut log = self.timeline_log(&mut report.warnings, control)?;
-        let Some(window) = find(log.timeline(), options).cloned() else {
-            return Err(not_open(&options.session, &options.turn, log.timeline()));
+        let mut log = self.timeline_log_end(&mut report.warnings, control)?;
+        let window = match find(log.timeline(), options) {
+            Some(window) => window.clone(),
+            // It may have been closed long ago.
+            None => match find(&self.timeline()?.0, options) {
+                Some(window) => window.clone(),
+                None => return Err(not_open(&options.session, &options.turn, log.timeline())),
+            },
         };
         if !window.is_open() {
             if window.state == WindowState::Interrupted {

@@ -44,7 +44,15 @@ impl Project {
     /// The log for writing, mended: with the record of a checkpoint whose maker was killed, what a power cut took, and what is
     /// damaged, each from the refs. `warnings` gets what is worth a word.
     pub(in crate::project) fn timeline_log(&self, warnings: &mut Vec<String>, control: &Control) -> Result<TimelineLog> {
-        let mut log = TimelineLog::open(&self.folder.timeline(), &self.record.id, control)?;
+        self.mended_log(TimelineLog::open(&self.folder.timeline(), &self.record.id, control)?, warnings)
+    }
+
+    /// The same for an edge: of a long log only the end is read.
+    pub(in crate::project) fn timeline_log_end(&self, warnings: &mut Vec<String>, control: &Control) -> Result<TimelineLog> {
+        self.mended_log(TimelineLog::open_end(&self.folder.timeline(), &self.record.id, control)?, warnings)
+    }
+
+    fn mended_log(&self, mut log: TimelineLog, warnings: &mut Vec<String>) -> Result<TimelineLog> {
         let syncs = Syncs::new();
         if !log.damage().is_none() {
             let damage = log.damage().clone();

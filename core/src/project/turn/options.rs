@@ -118,6 +118,7 @@ impl TurnReport {
                 state: crate::timeline::WindowState::Open,
                 instant: false,
                 owner: None,
+                boot: String::new(),
                 began_ms: 0,
                 ended_ms: None,
                 opened: 0,

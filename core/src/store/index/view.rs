@@ -60,7 +60,16 @@ impl View {
                 view.segments.push((text, Arc::clone(segment)));
                 continue;
             }
-            let Some(bytes) = layout.disk().read_optional(&layout.index().join(&name))? else { return Ok(None) };
+            let bytes = match layout.disk().read_optional(&layout.index().join(&name)) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => return Ok(None),
+                // It cannot be read, or is a folder: as good as damaged, since the packs have it all. But not for want of memory or descriptors.
+                Err(error) if error.kind() == ErrorKind::Io && matches!(error.os(), None | Some(libc::EIO)) => {
+                    view.damaged.push(text);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let named = Segment::hash(&bytes).is_some_and(|hash| text.strip_suffix(".idx") == Some(&hex(hash)));
             match Segment::parse(bytes, uuid) {
                 Ok(segment) if named => view.segments.push((text, Arc::new(segment))),

@@ -67,7 +67,9 @@ impl Marks {
             kind == Kind::Data || walked.insert(*id)
         })
         .map_err(|error| match error.kind() {
-            ErrorKind::Corrupt => error.while_doing(format!("{what} is damaged, nothing was pruned")),
+            ErrorKind::Corrupt => error
+                .while_doing(format!("{what} is damaged, nothing was pruned"))
+                .hint("run `forklift store repair`; what that cannot bring back is lost, and the checkpoint has to be forgotten before the store can be pruned"),
             _ => error,
         })
     }
@@ -112,5 +114,5 @@ impl Marks {
 fn unreadable(path: &Path) -> Error {
     Error::new(ErrorKind::Corrupt, format!("ref {} cannot be read, so what it needs is not known; nothing was pruned", path.display()))
         .with("path", path.display())
-        .hint("put the ref back from a copy of the store, or remove that checkpoint, and prune again")
+        .hint("put the ref back from a copy of the store, or run `forklift store repair --set-aside-refs`, which moves it to the quarantine; then prune again")
 }

@@ -21,6 +21,7 @@ use plan::Plan;
 use super::{ChunkId, Reader, Store, reader};
 use crate::error::Result;
 use crate::progress::Control;
+use crate::sys::fs::Syncs;
 
 /// What to prune and whether to do it.
 #[derive(Debug, Clone)]
@@ -40,7 +41,7 @@ pub struct PruneOptions {
     /// Unlink at once what goes, where it would otherwise stay in the trash until the next prune. Done in any case where
     /// less than 64 MiB are free.
     pub empty_trash: bool,
-    /// How often the part that runs alone waits its 200 ms for captures and restores before the prune ends as `Busy`.
+    /// How often the part that runs alone waits its 100 ms for captures and restores before the prune ends as `Busy`.
     pub attempts: u32,
 }
 
@@ -109,8 +110,14 @@ pub(super) fn prune(store: &Store, options: &PruneOptions, control: &Control) ->
     plan.trash.empty(layout)?;
     rewrite::rewrite(store, &mut plan, control)?;
     rewrite::index_ahead(store, &plan)?;
+    // Nothing goes that would take the last copy of something with it.
+    marks.check(&*store.view(true)?, layout, &plan.going.keys().copied().collect())?;
     drop(shared);
-    let report = sweep::sweep(store, &mut marks, plan, options, control);
+    let report = sweep::sweep(store, &mut marks, plan, options, control)?;
+    if layout.generation()?.is_none() {
+        // It went when there was no room for it; by now there is.
+        sweep::unless_full(new_generation(layout, &Syncs::new()))?;
+    }
     drop(only);
-    report
+    Ok(report)
 }

@@ -24,15 +24,16 @@ pub(super) fn rewrite(store: &Store, plan: &mut Plan, control: &Control) -> Resu
     let total = plan.report.bytes_written;
     let mut damaged: HashSet<usize> = HashSet::new();
     let mut stopped: HashSet<usize> = HashSet::new();
-    let (mut packs, mut bytes) = (0, 0);
+    let (mut packs, mut bytes, mut made) = (0, 0, Vec::new());
     let mut batches = written.chunks(BATCH);
     for batch in &mut batches {
         control.check()?;
         control.report("rewrite", bytes, total, Unit::Bytes);
         match write(store, batch, &plan.rewritten, &mut damaged, control) {
-            Ok(done) => {
-                packs += done.0;
-                bytes += done.1;
+            Ok(new) => {
+                packs += new.len() as u64;
+                bytes += new.iter().map(|(_, size)| size).sum::<u64>();
+                made.extend(new);
             }
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 stopped.extend(sources(batch));
@@ -44,6 +45,13 @@ pub(super) fn rewrite(store: &Store, plan: &mut Plan, control: &Control) -> Resu
     stopped.extend(batches.flat_map(sources));
     plan.report.packs_written = packs;
     plan.report.bytes_written = bytes;
+    for (id, size) in made {
+        // A prune that did not come to its end had made the same pack: the copies in it are those that count now.
+        if plan.going.remove(&id).is_some() {
+            plan.report.packs_removed = plan.report.packs_removed.saturating_sub(1);
+            plan.report.bytes_removed = plan.report.bytes_removed.saturating_sub(size);
+        }
+    }
     for (at, id) in plan.rewritten.iter().enumerate().filter(|(at, _)| damaged.contains(at) || stopped.contains(at)) {
         plan.going.remove(id);
         let size = PackFile::open_in_place(store.layout(), id)?.size();
@@ -62,8 +70,8 @@ fn sources(batch: &[NewPack]) -> HashSet<usize> {
     batch.iter().flat_map(|new| new.blobs.iter().map(|(source, _)| *source)).collect()
 }
 
-/// Writes and publishes some packs; gives their number and bytes.
-fn write(store: &Store, batch: &[NewPack], from: &[PackId], damaged: &mut HashSet<usize>, control: &Control) -> Result<(u64, u64)> {
+/// Writes and publishes some packs; gives their names and sizes.
+fn write(store: &Store, batch: &[NewPack], from: &[PackId], damaged: &mut HashSet<usize>, control: &Control) -> Result<Vec<(PackId, u64)>> {
     let syncs = Syncs::new();
     let mut sealed = Vec::new();
     let published = batch
@@ -76,7 +84,7 @@ fn write(store: &Store, batch: &[NewPack], from: &[PackId], damaged: &mut HashSe
             Ok(())
         })
         .and_then(|()| {
-            let done = (sealed.len() as u64, sealed.iter().map(Sealed::size).sum());
+            let done = sealed.iter().map(|new| (new.id(), new.size())).collect();
             publish::packs_and_index(
                 store,
                 &*store.view(true)?,

@@ -21,7 +21,7 @@ use crate::sys::fs::Syncs;
 use crate::sys::lock::Mode;
 
 /// How long it waits for captures and restores while it keeps new ones out.
-const GIVE_WAY: Duration = Duration::from_millis(200);
+const GIVE_WAY: Duration = Duration::from_millis(100);
 
 /// The lock alone, and the gate that keeps others from coming.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Alone {
     }
 }
 
-/// Waits 200 ms for the lock alone, gives way, and comes back, at most `attempts` times.
+/// Waits 100 ms for the lock alone, gives way, and comes back, at most `attempts` times.
 pub(in crate::store) fn alone(layout: &Layout, attempts: u32, control: &Control) -> Result<Alone> {
     let mut attempt = 0;
     loop {
@@ -165,9 +165,8 @@ pub(in crate::store) fn retire(store: &Store, change: &Change<'_>, syncs: &Syncs
     let full = matches!(&published, Err(error) if error.kind() == ErrorKind::NoSpace);
     let new = unless_full(published)?.flatten();
     // A segment is a cache: what it alone knew is read from the footers where there is no room for another.
-    let (index, disk) = (store.layout().index(), store.layout().disk());
-    old.iter().filter(|old| new.as_ref() != Some(old)).try_for_each(|old| disk.remove_file(&index.join(old)))?;
-    disk.sync_folder(&index, syncs)?;
+    old.iter().filter(|old| new.as_ref() != Some(old)).try_for_each(|old| publish::remove_segment(store.layout(), old))?;
+    store.layout().disk().sync_folder(&store.layout().index(), syncs)?;
     let generation = new_generation(store.layout(), syncs)?;
     Ok(Retired { generation, full })
 }
@@ -227,6 +226,7 @@ pub(in crate::store) fn new_generation(layout: &Layout, syncs: &Syncs) -> Result
     let last = layout.generation()?.unwrap_or_else(sys::id::now_ms);
     let generation = last.max(Trash::list(layout)?.highest).saturating_add(1);
     let text = format!("{generation}\n");
+    layout.put_folder_aside(&layout.generation_file())?;
     let write = || {
         let temporary = layout.temporary("generation")?;
         disk.write_new(&temporary, &[text.as_bytes()], 0o600, syncs)?;

@@ -28,7 +28,7 @@ pub struct RepairOptions {
     /// Move refs that cannot be read to the quarantine. The next prune then removes what only they needed; without, they stay
     /// where they are, and nothing can be pruned until they are put back or removed.
     pub set_aside_refs: bool,
-    /// How often the part that runs alone waits its 200 ms for captures and restores before the repair ends as `Busy`.
+    /// How often the part that runs alone waits its 100 ms for captures and restores before the repair ends as `Busy`.
     pub attempts: u32,
 }
 

@@ -1,10 +1,12 @@
 use proptest::prelude::*;
 
+use super::verifying::verify;
 use super::*;
 use crate::store::codec::Codec;
 use crate::store::index::{Draft, Segment};
 use crate::store::layout::PackId;
 use crate::store::pack::{Blob, Kind};
+use crate::store::{FindingKind, PruneOptions, RepairOptions, VerifyLevel};
 
 const UUID: [u8; 16] = [9; 16];
 
@@ -95,6 +97,45 @@ fn more_than_sixteen_segments_are_merged() {
     }
     let view = fresh.view(true).unwrap();
     assert!(view.loose().is_empty() && view.damaged().is_empty());
+}
+
+#[test]
+fn row_24_a_folder_in_the_place_of_a_segment_is_a_damaged_one_and_is_kept() {
+    for others in [0, 2] {
+        let (_folder, store) = new_store();
+        let trees = many(&store, 1 + others);
+        let segment = files_in(&store, "index").remove(0);
+        std::fs::remove_file(&segment).unwrap();
+        std::fs::create_dir(&segment).unwrap();
+        drop(sys::fs::write_unsynced(&segment.join("notes"), &[b"mine"], 0o600).unwrap());
+        let fresh = Store::open(store.path()).unwrap();
+        assert_eq!(&restore(&fresh, &trees[0].0).unwrap(), &trees[0].1);
+        assert_eq!(verify(&fresh, VerifyLevel::Refs).findings[0].kind, FindingKind::Index);
+        match others {
+            // The segment that takes its place has the same name.
+            0 => drop(commit(&fresh, "again", &trees[0].1)),
+            _ => assert_eq!(fresh.repair(&RepairOptions::default(), &Control::silent()).unwrap().segments_rebuilt, 1),
+        }
+        assert!(!segment.is_dir());
+        assert_eq!(sys::fs::read(&files_in(&store, "quarantine")[0]).unwrap(), b"mine", "nothing of it was removed");
+        assert!(verify(&Store::open(store.path()).unwrap(), VerifyLevel::Full).is_whole());
+    }
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_generation_is_no_number() {
+    let (_folder, store) = new_store();
+    let trees = many(&store, 2);
+    let path = store.path().join("gc_generation");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(store.generation().unwrap(), None);
+    commit(&store, "again", &trees[0].1);
+    assert_eq!(&restore(&store, &trees[1].0).unwrap(), &trees[1].1);
+    assert!(!verify(&store, VerifyLevel::Refs).is_whole());
+    store.prune(&PruneOptions { apply: true, ..PruneOptions::default() }, &Control::silent()).unwrap();
+    assert!(store.generation().unwrap().is_some());
+    assert!(verify(&store, VerifyLevel::Full).is_whole());
 }
 
 #[test]

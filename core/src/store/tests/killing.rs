@@ -114,19 +114,23 @@ fn row_1_row_2_row_5_prunes_killed_at_any_time_beside_captures_lose_nothing() {
     let path = folder.path().join("store");
     Store::create(&path).unwrap();
     let (mut lines, mut pruned) = (Vec::new(), Vec::new());
-    for round in 0..10_u64 {
+    let kept = |lines: &[String]| -> Vec<String> { lines.iter().filter_map(|line| acknowledged(line)).filter(|id| !goes(id)).collect() };
+    let mut round = 0_u64;
+    // As many as are worth something, however slow the machine is.
+    while round < 10 || kept(&lines).len() < 5 {
         let mut committers: Vec<Killed> = (0..2).map(|_| start("crash::child_that_commits", &path)).collect();
         let mut pruner = start("killing::child_that_prunes", &path);
         committers.iter_mut().for_each(|child| first_line(child, "ACK", &mut lines));
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             first_line(&mut pruner, "PRUNED", &mut pruned);
         }
         std::thread::sleep(Duration::from_micros((round * 7919) % 20_000));
         reap(pruner, &mut pruned);
         committers.into_iter().for_each(|child| reap(child, &mut lines));
+        round += 1;
     }
-    let kept: Vec<String> = lines.iter().filter_map(|line| acknowledged(line)).filter(|id| !goes(id)).collect();
-    assert!(kept.len() >= 5 && pruned.len() >= 5, "{} kept, {} prunes", kept.len(), pruned.len());
+    let kept = kept(&lines);
+    assert!(pruned.len() >= 5, "{} prunes", pruned.len());
     let store = Store::open(&path).unwrap();
     check(&store, &kept);
     // No lock is left over, and the rest is done by one more.

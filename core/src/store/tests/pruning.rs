@@ -94,7 +94,9 @@ fn row_7_a_missing_chunk_or_a_bad_ref_stops_it() {
     let bad = store.path().join("refs/bad");
     drop(sys::fs::write_unsynced(&bad, &[b"?"], 0o400).unwrap());
     for apply in [false, true] {
-        assert_eq!(prune(&store, apply).unwrap_err().kind(), ErrorKind::Corrupt);
+        let error = prune(&store, apply).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.message().contains("refs/bad") && error.hint_text().unwrap().contains("store repair --set-aside-refs"), "{error:?}");
     }
     std::fs::remove_file(&bad).unwrap();
     for pack in &listing {

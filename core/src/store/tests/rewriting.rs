@@ -43,6 +43,33 @@ fn what_is_needed_of_a_wasteful_pack_moves_to_a_new_one() {
     assert!(files_in(&store, "trash").is_empty());
 }
 
+/// A prune that gave way after it had rewritten left second copies. The next one may choose the first ones and make the same
+/// pack again, byte for byte: it must not go for being a second copy.
+#[test]
+fn row_1_a_pack_that_rewriting_makes_again_stays() {
+    let (_folder, store) = new_store();
+    // Two sessions at once store a chunk twice.
+    let (first, second) = (store.session(&Control::silent()).unwrap(), store.session(&Control::silent()).unwrap());
+    let a = tree(&[("large", noise(1, 100_000)), ("own", noise(2, 20_000))]);
+    let b = tree(&[("large", noise(1, 100_000)), ("own", noise(3, 5_000))]);
+    commit_in(first, "a", &a).unwrap();
+    commit_in(second, "b", &b).unwrap();
+    let before = files_in(&store, "packs").len();
+    let reader = store.reader(&Control::silent()).unwrap();
+    let busy = store.prune(&PruneOptions { attempts: 1, ..options(true) }, &Control::silent()).unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::Busy);
+    drop(reader);
+    assert!(files_in(&store, "packs").len() > before, "it had rewritten one");
+    for _ in 0..3 {
+        prune(&store, true);
+        assert_eq!(restore(&store, "a").unwrap(), a);
+        assert_eq!(restore(&store, "b").unwrap(), b);
+        assert!(verify(&store, VerifyLevel::Full).is_whole());
+    }
+    let last = prune(&store, true);
+    assert_eq!((last.packs_removed, last.packs_rewritten, last.trash_emptied), (0, 0, 0), "it comes to rest");
+}
+
 #[test]
 fn the_knobs_say_what_is_worth_it() {
     let (_folder, store, _) = partly();

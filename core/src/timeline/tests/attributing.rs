@@ -145,6 +145,15 @@ fn turns_are_found_by_name_prefix_and_place_and_told_when_not() {
 }
 
 #[test]
+fn a_window_of_another_boot_is_abandoned_also_without_an_owner() {
+    let timeline = timeline(vec![begin("w1", "a", "1", "c1")]);
+    assert!(timeline.windows()[0].is_abandoned());
+    let boot = crate::sys::process::boot_id().unwrap();
+    let record = Record { n: 1, at_ms: 0, from: 1, boot, what: begin("w1", "a", "1", "c1") };
+    assert!(!Timeline::of([record]).windows()[0].is_abandoned());
+}
+
+#[test]
 fn the_death_of_an_owner_is_seen_and_a_reused_pid_is_no_owner() {
     let own = Owner::of(std::process::id()).unwrap();
     assert!(own.is_alive());

@@ -121,6 +121,75 @@ fn a_full_disk_leaves_the_log_as_it_was() {
     assert_eq!(log.timeline().last_number(), 8);
 }
 
+/// What a writer of edges has to know.
+fn writers_view(log: &TimelineLog) -> (Vec<Window>, Vec<u64>, u64, Option<String>, Option<String>) {
+    let timeline = log.timeline();
+    (
+        timeline.open_windows().cloned().collect(),
+        timeline.pending().map(|record| record.n).collect(),
+        timeline.last_number(),
+        timeline.last_checkpoint().cloned(),
+        timeline.newest_checkpoint().cloned(),
+    )
+}
+
+#[test]
+fn the_end_of_a_long_log_is_all_that_a_writer_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = || log(folder.path());
+    let end_only = || TimelineLog::open_end(folder.path(), "project", &Control::silent()).unwrap();
+    let mut log = whole();
+    let mut random = 7_u64;
+    let mut checkpoint = 0;
+    let mut open: Vec<String> = Vec::new();
+    for number in 0..3000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        checkpoint += u64::from(random >> 60 < 5);
+        let id = format!("c{checkpoint:06}");
+        match (random >> 33) % 8 {
+            0..4 if open.len() < 3 => {
+                open.push(format!("w{number}"));
+                log.append(begin(open.last().unwrap(), "a", "1", &id)).unwrap();
+            }
+            0..6 if !open.is_empty() => {
+                let window = open.remove(usize::try_from(random >> 40).unwrap() % open.len());
+                log.append(end(&window, &id, WindowState::Ended)).unwrap();
+            }
+            6 => {
+                checkpoint += 2;
+                let ids = [format!("c{:06}", checkpoint - 1), format!("c{checkpoint:06}")];
+                log.append(rewound("r", &[], [&ids[0], &ids[1]], None)).unwrap();
+            }
+            _ => log.append(edited("human", "x")).unwrap(),
+        }
+        if number % 500 == 499 {
+            drop(log);
+            // One after the other: each holds the lock.
+            let all = writers_view(&whole());
+            let end = end_only();
+            assert_eq!(writers_view(&end), all, "{number}");
+            if number > 1000 {
+                assert!(end.timeline().windows().len() < 600, "{}", end.timeline().windows().len());
+            }
+            log = end;
+        }
+    }
+    drop(log);
+    assert!(whole().damage().is_none());
+    // Torn, and damaged within the end.
+    let path = folder.path().join("log");
+    let bytes = fs::read(&path).unwrap();
+    put(folder.path(), &bytes[..bytes.len() - 5]);
+    let all = writers_view(&whole());
+    let end = writers_view(&end_only());
+    assert_eq!(end, all);
+    assert!(end_only().damage().torn > 0);
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() - 2000] ^= 1;
+    put(folder.path(), &damaged);
+    assert!(!end_only().damage().is_none());
+}
+
 #[test]
 fn escaped_names_are_turned_back() {
     use super::super::record::unescape;

@@ -9,7 +9,7 @@ use crate::progress::Control;
 
 /// Records with numbers from 1.
 fn numbered(what: Vec<What>) -> Vec<Record> {
-    (1..).zip(what).map(|(n, what)| Record { n, at_ms: n * 1000, boot: "boot".to_owned(), what }).collect()
+    (1..).zip(what).map(|(n, what)| Record { n, at_ms: n * 1000, from: 1, boot: "boot".to_owned(), what }).collect()
 }
 
 fn timeline(what: Vec<What>) -> Timeline {

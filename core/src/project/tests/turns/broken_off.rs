@@ -69,7 +69,9 @@ fn lived(machine: &Machine, project: &Project) -> Vec<u8> {
 fn a_turn_after_a_torn_tail_goes_on_from_what_the_refs_have() {
     let (machine, project) = Machine::with_project();
     let whole = lived(&machine, &project);
-    for cut in (0..whole.len()).step_by(97).chain([whole.len() - 1]) {
+    // A log that ends with a whole record is not torn.
+    let torn = |cut: &usize| *cut == 0 || whole[cut - 1] != b'\n';
+    for cut in (0..whole.len()).step_by(97).chain([whole.len() - 1]).filter(torn) {
         std::io::Write::write_all(&mut std::fs::File::create(log_file(&project)).unwrap(), &whole[..cut]).unwrap();
         let begun = begin(&project, "c", "1", "");
         assert!(begun.warnings.iter().any(|warning| warning.contains("mended")), "{cut}: {:?}", begun.warnings);

@@ -6,7 +6,7 @@ use crate::files::ChangeKind;
 use crate::timeline::RangeStart;
 
 #[test]
-fn edits_are_noted_by_the_path_below_the_root() {
+fn case_24_edits_are_noted_by_the_path_below_the_root() {
     let (machine, _) = Machine::with_project();
     let project = machine.open(&machine.work().join("lib")).unwrap();
     std::os::unix::fs::symlink(machine.work(), machine.path("alias")).unwrap();

@@ -4,7 +4,7 @@ use super::*;
 
 /// All of it: during the operation, then after it, when it was acknowledged.
 fn explore(what: &str, shots: &[Shot], during: &Expected, after: &Expected) {
-    let mut explored = Explored::new(if torture().is_zero() { 3 } else { 12 });
+    let mut explored = Explored::new(12 / thinning());
     explored.each(shots, |number, disk, _, context| during.is_right(number, disk, context));
     let mut last = shots.last().unwrap().clone();
     last.mark = 1;

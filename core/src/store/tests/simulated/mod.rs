@@ -23,16 +23,20 @@ use crate::{ErrorKind, Result};
 
 const ROOT: &str = "/disk/new/store";
 
-/// How long a long run takes; zero for the quick one.
+/// How long a long run takes at least; zero for the quick one. Whole minutes or parts of one.
 #[allow(clippy::disallowed_methods, reason = "asked for by whoever runs the tests")]
 fn torture() -> Duration {
-    let minutes = std::env::var("FORKLIFT_TORTURE_MINUTES").ok().and_then(|minutes| minutes.parse().ok()).unwrap_or(0);
-    Duration::from_secs(60 * minutes)
+    let minutes = std::env::var("FORKLIFT_TORTURE_MINUTES").ok().and_then(|minutes| minutes.parse().ok()).unwrap_or(0.0);
+    Duration::from_secs_f64(60.0 * minutes)
 }
 
-/// Every how many-th of the cases the quick run takes, where there are very many.
+/// Every how many-th of the cases a run takes, where there are very many: all of them take half an hour.
 fn thinning() -> usize {
-    if torture().is_zero() { 4 } else { 1 }
+    match torture().as_secs() {
+        0..300 => 4,
+        300..1200 => 2,
+        _ => 1,
+    }
 }
 
 fn open(disk: &Arc<SimulatedDisk>) -> Result<Store> {
