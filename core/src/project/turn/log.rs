@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::super::Project;
+use super::super::lock::HolderKind;
 use crate::error::{ErrorKind, Result};
 use crate::progress::Control;
 use crate::store::Ref;
@@ -32,8 +33,9 @@ impl Project {
     /// Takes all records of the refs into the timeline's log, and reports what was wrong. A damaged log is kept beside the new one.
     ///
     /// # Errors
-    /// `Busy`, `NoSpace`, `ReadOnly`, `Io`; the log is then as it was.
+    /// `Busy`, `RecoveryNeeded`, `NoSpace`, `ReadOnly`, `Io`; the log is then as it was.
     pub fn rebuild_timeline(&self, control: &Control) -> Result<TimelineReport> {
+        let _holder = self.hold(HolderKind::Capture, "rebuild the log of turns", control)?;
         let mut log = TimelineLog::open(&self.folder.timeline(), &self.record.id, control)?;
         let damage = log.damage().clone();
         let rebuilt = rebuild(&mut log, &self.refs()?.0, &Syncs::new())?;
