@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test torture torture-files lint bench-store clean
+.PHONY: all build install demo test torture torture-files fuzz lint bench-store bench-scale clean
 
 all: build
 
@@ -34,6 +34,15 @@ torture:
 ROUNDS ?= 10000
 torture-files:
 	FORKLIFT_TORTURE_ROUNDS=$(ROUNDS) cargo test --package forklift --lib -- a_save_in_the_middle_of_an_install no_edit_is_lost_while_turns_and_rewinds_run
+
+# Every fuzz target of the store's parsers, SECONDS each; needs a nightly compiler.
+SECONDS = 60
+fuzz:
+	python3 fuzz/run.py $(SECONDS)
+
+# 100,000 refs, 1,000,000 files in one folder, 1,000,000 chunks: times and memory. About 8 GB and 10 minutes.
+bench-scale:
+	cargo run --release --package forklift-tests --bin bench-scale
 
 # What the lint suite of `make test` runs.
 lint:

@@ -28,6 +28,7 @@ pub use cancel::CancelToken;
 pub use environment::Environment;
 pub use error::{Error, ErrorKind, Result};
 pub use progress::{Control, Progress, ProgressSink, Unit};
+pub use report::{Reads, Reasons, Why};
 
 /// The version of the library, as in its manifest.
 #[must_use]

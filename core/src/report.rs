@@ -1,10 +1,91 @@
-//! How what reports hold is written: paths as text that tells every path from every other, and times by part.
+//! How what reports hold is written: paths as text that tells every path from every other, times by part, and why files were read.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serializer;
+use serde::{Serialize, Serializer};
+
+/// Why a capture read a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// The last capture did not have it.
+    New,
+    /// Its size is another one.
+    SizeChanged,
+    /// Its times, its mode or its owner are others.
+    TimesChanged,
+    /// It looks the same, and was changed so shortly before it was read that a later change may look the same too.
+    Racy,
+    /// It looks the same, and the machine was started since: what was written last may be lost.
+    OtherBoot,
+    /// It looks the same, but the store lacks its content; or what is known of its blocks is not to be trusted.
+    InDoubt,
+    /// It changed, and was read only where its blocks are others than those of the last capture's clone.
+    Extents,
+}
+
+/// What a capture read, and why. A file counts once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Reads {
+    /// Files whose content was read, in whole or in part.
+    pub files_opened: u64,
+    /// Bytes that were read.
+    pub bytes_read: u64,
+    /// How many of them by [`Why`].
+    pub why: Reasons,
+}
+
+/// Files by the reason for which they were read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Reasons {
+    /// [`Why::New`].
+    pub new: u64,
+    /// [`Why::SizeChanged`].
+    pub size_changed: u64,
+    /// [`Why::TimesChanged`].
+    pub times_changed: u64,
+    /// [`Why::Racy`].
+    pub racy: u64,
+    /// [`Why::OtherBoot`].
+    pub other_boot: u64,
+    /// [`Why::InDoubt`].
+    pub in_doubt: u64,
+    /// [`Why::Extents`].
+    pub extents: u64,
+}
+
+impl Reads {
+    /// Counts one file.
+    pub(crate) fn count(&mut self, why: Why, bytes: u64) {
+        self.files_opened += 1;
+        self.bytes_read += bytes;
+        let files = match why {
+            Why::New => &mut self.why.new,
+            Why::SizeChanged => &mut self.why.size_changed,
+            Why::TimesChanged => &mut self.why.times_changed,
+            Why::Racy => &mut self.why.racy,
+            Why::OtherBoot => &mut self.why.other_boot,
+            Why::InDoubt => &mut self.why.in_doubt,
+            Why::Extents => &mut self.why.extents,
+        };
+        *files += 1;
+    }
+
+    /// Adds those of another attempt or half.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.files_opened += other.files_opened;
+        self.bytes_read += other.bytes_read;
+        let (mine, others) = (&mut self.why, &other.why);
+        mine.new += others.new;
+        mine.size_changed += others.size_changed;
+        mine.times_changed += others.times_changed;
+        mine.racy += others.racy;
+        mine.other_boot += others.other_boot;
+        mine.in_doubt += others.in_doubt;
+        mine.extents += others.extents;
+    }
+}
 
 /// Raw bytes for people and JSON, from which the bytes can be told: a backslash as `\\`, what is not UTF-8 and control characters as
 /// `\xNN` byte by byte, everything else as it is.

@@ -60,10 +60,15 @@ impl Context {
 
     /// The project of the folder. A store that was named must be there, also where the project has its own.
     pub(crate) fn project(&self) -> Result<Project> {
+        self.project_in(&self.environment)
+    }
+
+    /// The same in an environment with options of the command.
+    pub(crate) fn project_in(&self, environment: &Environment) -> Result<Project> {
         if let Some(store) = &self.store {
             Store::open(store)?;
         }
-        Project::open(&self.folder, &self.project_options(), &self.environment)
+        Project::open(&self.folder, &self.project_options(), environment)
     }
 
     /// The store that branches are looked for in; made where it is missing.

@@ -1,21 +1,20 @@
 //! Capturing a branch's cluster into a store session.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::facts::{self, CapturedCluster};
-use super::layout::{self, ClusterFolder, ClusterRecord, SCRATCH};
+use super::layout::{self, ClusterRecord};
 use super::lifecycle::show;
 use super::shared::{PATIENCE, named};
+use super::storing::Storing;
 use super::{Branch, space};
-use crate::clone::Method;
 use crate::error::{Error, ErrorKind, Result};
-use crate::postgres::{self, ClusterCache, ClusterFacts, CopyReport, Mark, Server, ServerStatus, StopMode, StoreSink, TreeSink};
+use crate::postgres::{self, ClusterFacts, CopyReport, Mark, Server, ServerStatus, StopMode, StoredCluster};
 use crate::progress::Control;
+use crate::report::Reads;
 use crate::store::{Half, Ref, Session};
-use crate::sys;
 use crate::sys::lock::Mode;
 
 /// How long after its socket was taken away a server's clients are counted: a connect that had begun is seen then.
@@ -45,8 +44,12 @@ pub struct ClusterCapture {
     pub downtime_ms: u64,
     /// Milliseconds by part.
     pub parts_ms: Vec<(String, u64)>,
-    /// Bytes read from the cluster.
+    /// Bytes read from the cluster: those of `reads`.
     pub bytes_read: u64,
+    /// Its files that were read, and why.
+    pub reads: Reads,
+    /// What went wrong and did no harm.
+    pub warnings: Vec<String>,
     /// Unlogged tables that come up empty after a restore.
     pub unlogged: Vec<String>,
     /// Prepared transactions in it.
@@ -55,8 +58,7 @@ pub struct ClusterCapture {
 
 /// What one way of copying gave.
 struct Taken {
-    half: Half,
-    bytes_read: u64,
+    stored: StoredCluster,
     report: CopyReport,
     mark: Mark,
     downtime_ms: u64,
@@ -160,7 +162,9 @@ impl Branch {
     }
 
     fn finish_capture(&self, cluster: &str, facts: ClusterFacts, taken: Taken) -> Result<ClusterCapture> {
-        let Taken { mut half, bytes_read, report, mark, downtime_ms, parts_ms } = taken;
+        let Taken { stored, report, mark, downtime_ms, parts_ms } = taken;
+        let StoredCluster { mut half, cache, reads, warnings } = stored;
+        self.keep_for_next(cluster, &cache)?;
         let root_mode = half.facts.get("root_mode").and_then(serde_json::Value::as_u64).and_then(|mode| u32::try_from(mode).ok());
         let credentials = self.credentials()?;
         let captured = CapturedCluster {
@@ -177,7 +181,9 @@ impl Branch {
         };
         half.facts = captured.to_value()?;
         Ok(ClusterCapture {
-            bytes_read,
+            bytes_read: reads.bytes_read,
+            reads,
+            warnings,
             half,
             mode: report.mode,
             downtime_ms,
@@ -228,63 +234,48 @@ impl Branch {
     }
 
     fn take_stopped(&self, session: &Session, cluster: &str, control: &Control) -> Result<Taken> {
-        let folder = self.folder.cluster(cluster);
-        let (Stored { half, bytes_read }, report) = store_stopped(session, &folder.data(), Some(&folder), control)?;
-        Ok(Taken { mark: report.mark.clone(), parts_ms: report.parts_ms.clone(), half, bytes_read, report, downtime_ms: 0 })
+        let mut sink = self.sink(session, cluster)?;
+        let report = postgres::copy_stopped(&self.folder.cluster(cluster).data(), sink.as_sink(), control)?;
+        let parts_ms = report.parts_ms.clone();
+        Self::stored(sink, report, parts_ms, control)
     }
 
     fn take_online(&self, session: &Session, server: &Server, cluster: &str, control: &Control) -> Result<Taken> {
-        let folder = self.folder.cluster(cluster);
-        let boot = sys::process::boot_id()?;
-        let mut sink = StoreSink::new(session, ClusterCache::load(&folder.cache(), &boot));
-        let report = postgres::copy_online(server, &mut sink, control)?;
-        let bytes_read = sink.bytes_read();
-        let (half, cache) = sink.finish()?;
-        cache.save(&folder.cache(), &boot);
-        Ok(Taken { mark: report.mark.clone(), parts_ms: report.parts_ms.clone(), half, bytes_read, report, downtime_ms: 0 })
+        let mut sink = self.sink(session, cluster)?;
+        let report = postgres::copy_online(server, sink.as_sink(), control)?;
+        let parts_ms = report.parts_ms.clone();
+        Self::stored(sink, report, parts_ms, control)
     }
 
-    /// Stops the server, copies, and starts it again whatever happened.
+    /// What a copy that is over has left for after it.
+    fn stored(sink: Storing<'_>, report: CopyReport, mut parts_ms: Vec<(String, u64)>, control: &Control) -> Result<Taken> {
+        let begin = Instant::now();
+        let stored = sink.store(control)?;
+        parts_ms.push(("store".to_owned(), elapsed_ms(begin)));
+        Ok(Taken { mark: report.mark.clone(), stored, report, downtime_ms: 0, parts_ms })
+    }
+
+    /// Stops the server, copies, and starts it again whatever happened; where the copy is a clone, it is read after that.
     fn take_by_stopping(&self, session: &Session, server: Server, cluster: &str, bound: bool, control: &Control) -> Result<Taken> {
-        let folder = self.folder.cluster(cluster);
-        let scratch = self.folder.path().join(format!("{SCRATCH}{}", sys::id::sortable()?));
         // While the server still runs: a full disk, and what would keep it from starting again, is seen before anybody is cut.
-        let sink = match self.check_start().and_then(|()| TreeSink::new(&folder.data(), &scratch)) {
+        let mut sink = match self.check_start().and_then(|()| self.sink(session, cluster)) {
             Ok(sink) => sink,
             Err(error) => {
                 show(&server)?;
                 return Err(error);
             }
         };
-        let clone = sink.method() == Method::Reflink;
-        let scratch = Scratch(scratch);
         let begin = Instant::now();
         let stopped = server.stop(StopMode::Fast, PATIENCE, control);
         self.shared.unbind_server(&self.record.id);
         let stop_ms = elapsed_ms(begin);
-        let copied = stopped.and_then(|()| {
-            if clone {
-                let mut sink = sink;
-                postgres::copy_stopped(&folder.data(), &mut sink, control).map(|report| (None, report))
-            } else {
-                store_stopped(session, &folder.data(), Some(&folder), control).map(|(stored, report)| (Some(stored), report))
-            }
-        });
+        let copied = stopped.and_then(|()| postgres::copy_stopped(&self.folder.cluster(cluster).data(), sink.as_sink(), control));
         let copy_ms = elapsed_ms(begin) - stop_ms;
         let mark = self.start_again(bound, copied.as_ref().err(), control)?;
         let downtime_ms = elapsed_ms(begin);
-        let (stored, report) = copied?;
-        let Stored { half, bytes_read } = match stored {
-            Some(stored) => stored,
-            None => store_stopped(session, &scratch.0, None, control)?.0,
-        };
-        let parts_ms = vec![
-            ("stop".to_owned(), stop_ms),
-            ("files".to_owned(), copy_ms),
-            ("start".to_owned(), downtime_ms - copy_ms - stop_ms),
-            ("store".to_owned(), elapsed_ms(begin) - downtime_ms),
-        ];
-        Ok(Taken { mark: mark.unwrap_or_else(|| report.mark.clone()), half, bytes_read, report, downtime_ms, parts_ms })
+        let parts_ms = [("stop", stop_ms), ("files", copy_ms), ("start", downtime_ms - copy_ms - stop_ms)];
+        let taken = Self::stored(sink, copied?, parts_ms.map(|(part, ms)| (part.to_owned(), ms)).to_vec(), control)?;
+        Ok(Taken { mark: mark.unwrap_or_else(|| taken.mark.clone()), downtime_ms, ..taken })
     }
 
     /// Starts a server that ran before, and takes its mark before anybody can connect. A failure says both what went wrong
@@ -309,39 +300,6 @@ impl Branch {
     }
 }
 
-/// A clone for one capture, removed with the value; a killed process's is removed by the next command on the branch.
-struct Scratch(std::path::PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let removed = sys::fs::remove_tree(&self.0);
-        drop(removed);
-    }
-}
-
-/// A cluster in a store session.
-struct Stored {
-    half: Half,
-    bytes_read: u64,
-}
-
-/// Copies a stopped cluster into the session; with the cache of `cluster` where it is the cluster itself and no clone of it.
-fn store_stopped(session: &Session, data: &Path, cluster: Option<&ClusterFolder>, control: &Control) -> Result<(Stored, CopyReport)> {
-    let boot = sys::process::boot_id()?;
-    let known = match cluster {
-        Some(folder) => ClusterCache::load(&folder.cache(), &boot),
-        None => ClusterCache::default(),
-    };
-    let mut sink = StoreSink::new(session, known);
-    let report = postgres::copy_stopped(data, &mut sink, control)?;
-    let bytes_read = sink.bytes_read();
-    let (half, cache) = sink.finish()?;
-    if let Some(folder) = cluster {
-        cache.save(&folder.cache(), &boot);
-    }
-    Ok((Stored { half, bytes_read }, report))
-}
-
 fn unchanged(half: &Half, captured: &CapturedCluster) -> ClusterCapture {
     ClusterCapture {
         half: half.clone(),
@@ -349,6 +307,8 @@ fn unchanged(half: &Half, captured: &CapturedCluster) -> ClusterCapture {
         downtime_ms: 0,
         parts_ms: Vec::new(),
         bytes_read: 0,
+        reads: Reads::default(),
+        warnings: Vec::new(),
         unlogged: captured.report.unlogged.clone(),
         prepared: captured.report.prepared.clone(),
     }

@@ -183,7 +183,7 @@ fn of_checkpoint(shared: &Arc<Shared>, name: &str, id: &str, options: &ForkOptio
 }
 
 /// The programs for a checkpoint's cluster, and the branch it was taken of where that still exists.
-fn place_of(shared: &Shared, reference: &Ref, captured: &CapturedCluster) -> Result<(Installation, Option<String>)> {
+pub(super) fn place_of(shared: &Shared, reference: &Ref, captured: &CapturedCluster) -> Result<(Installation, Option<String>)> {
     let of = reference.branch.as_deref().unwrap_or(&captured.branch);
     let origin = records(shared)?.into_iter().find(|record| record.id == of && record.version.major == captured.facts.version.major);
     match origin {

@@ -17,9 +17,6 @@ pub(super) const FORMAT: u32 = 1;
 pub(super) const MAKING: &str = ".making-";
 /// Start of the name of a branch or cluster that is being removed.
 pub(super) const DELETING: &str = ".deleting-";
-/// Start of the name of a clone that lives during one capture.
-pub(super) const SCRATCH: &str = "scratch-";
-
 /// Start of the name of a file that is about to have none.
 pub(super) const ANONYMOUS: &str = ".anonymous-";
 
@@ -89,6 +86,11 @@ impl ClusterFolder {
     /// What the store has of the files as they were at the last capture.
     pub(super) fn cache(&self) -> PathBuf {
         self.0.join("cache")
+    }
+
+    /// Clones of its large files as they were at the last capture: a cache.
+    pub(super) fn kept(&self) -> PathBuf {
+        self.0.join("kept")
     }
 
     /// For the private start of a cluster that is being made.

@@ -3,7 +3,7 @@
 //! Read in this order: `record` and `layout` (what is on disk), `registry` (names, find, delete), `making` (a branch that does
 //! not exist yet), `sweep` (what dead processes left), `create` with `program`, `datadir`, `conf`, `libraries`, `url` and `source_url`,
 //! `settings` (what a fork's server is told), `space`, `fork`, `lifecycle` (start, stop, url), `capture` (a cluster into a checkpoint)
-//! with `facts`, `closing` (leaving a database alone), `same` (comparing by marks), `materialise` (a checkpoint into a cluster) with `cache`; `shared` is what the handles have in common.
+//! with `storing` and `facts`, `closing` (leaving a database alone), `same` (comparing by marks), `materialise` (a checkpoint into a cluster) with `cache`, `drill`; `shared` is what the handles have in common.
 //!
 //! Locks, always taken in this order: a branch's own, the registry's (held briefly), a cluster's that is being made.
 
@@ -13,6 +13,7 @@ mod closing;
 mod conf;
 mod create;
 mod datadir;
+mod drill;
 mod facts;
 mod fork;
 mod layout;
@@ -29,6 +30,7 @@ mod settings;
 mod shared;
 mod source_url;
 mod space;
+mod storing;
 mod sweep;
 mod url;
 

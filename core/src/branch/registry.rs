@@ -19,7 +19,7 @@ use crate::sys::lock::{Lock, Mode};
 /// maker is dead are removed, nothing else.
 #[derive(Debug, Clone)]
 pub struct Branches {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// One branch. Cheap to clone; the record is as it was when the branch was found.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::layout::{self, ANONYMOUS, ClusterFolder, DELETING, Folder, MAKING, SCRATCH};
+use super::layout::{self, ANONYMOUS, ClusterFolder, DELETING, Folder, MAKING};
 use super::registry::lock_registry;
 use super::shared::{PATIENCE, Shared};
 use super::{Branch, BranchRecord};
@@ -101,13 +101,8 @@ pub(super) fn stopped(run: &Path, data: &Path, address: Option<&Address>) -> boo
 }
 
 impl Branch {
-    /// Removes what a killed capture, materialise or discard of this branch left. The branch's lock is held alone.
+    /// Removes what a killed materialise or discard of this branch left. The branch's lock is held alone.
     pub(super) fn sweep_locked(&self) -> Result<()> {
-        for name in sys::fs::names(self.folder.path())? {
-            if name.to_str().is_some_and(|name| name.starts_with(SCRATCH)) {
-                sys::fs::remove_tree(&self.folder.path().join(name))?;
-            }
-        }
         for name in sys::fs::names(&self.folder.clusters())? {
             let path = self.folder.clusters().join(&name);
             let Some(name) = name.to_str() else { continue };

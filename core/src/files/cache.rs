@@ -1,7 +1,7 @@
 //! The stat cache: which files need not be read again.
 //!
 //! A file's content is taken from the cache where device, inode, size, modification and change time, mode and owner are what they
-//! were at the read. That is only proof if a later write must move the change time, so nothing is remembered of a file
+//! were at the read. That is only proof if a later write must move the change time, so a file is read again
 //! whose change time was less than two seconds before the read (or in its future, where the clock was set). After a
 //! boot, what was written shortly before the last look may not have reached the disk although its stat did: younger
 //! entries are read again.
@@ -11,6 +11,7 @@ use std::path::Path;
 
 use super::content::Content;
 use crate::error::{Error, Result};
+use crate::report::Why;
 use crate::store::{ChunkId, ChunkRef, Xattr};
 use crate::sys;
 use crate::sys::tree::{Kind, Stat};
@@ -28,7 +29,8 @@ const UNMET_FACTOR: usize = 2;
 /// Remembers chunk lists by (dev, inode, size, mtime, ctime, mode, owner, boot id). A damaged or absent cache file is an empty cache.
 #[derive(Debug, Default)]
 pub struct StatCache {
-    files: HashMap<Vec<u8>, Cached>,
+    /// Boxed, since a map of a million files keeps room for another million.
+    files: HashMap<Box<[u8]>, Box<Cached>>,
     boot: u128,
     look: u64,
     changed: bool,
@@ -79,9 +81,24 @@ impl StatCache {
     /// The content of a file that has this stat now, if that is certain.
     pub(super) fn find(&self, path: &[u8], stat: &Stat) -> Option<&Content> {
         let cached = self.files.get(path)?;
+        (self.is_certain(cached) && super::content::same_state(&cached.content.stat, stat)).then_some(&cached.content)
+    }
+
+    fn is_certain(&self, cached: &Cached) -> bool {
         let age = cached.seen_ns.saturating_sub(cached.content.stat.ctime_ns);
-        let certain = if cached.boot == self.boot { age >= SETTLED_NS } else { age >= WRITTEN_BACK_NS };
-        (certain && super::content::same_state(&cached.content.stat, stat)).then_some(&cached.content)
+        if cached.boot == self.boot { age >= SETTLED_NS } else { age >= WRITTEN_BACK_NS }
+    }
+
+    /// Why a file that has this stat now has to be read.
+    pub(super) fn why(&self, path: &[u8], stat: &Stat) -> Why {
+        match self.files.get(path) {
+            None => Why::New,
+            Some(cached) if cached.content.stat.size != stat.size => Why::SizeChanged,
+            Some(cached) if !super::content::same_state(&cached.content.stat, stat) => Why::TimesChanged,
+            Some(cached) if self.is_certain(cached) => Why::InDoubt,
+            Some(cached) if cached.boot == self.boot => Why::Racy,
+            Some(_) => Why::OtherBoot,
+        }
     }
 
     /// Begins a new look at a tree.
@@ -104,10 +121,10 @@ impl StatCache {
 
     /// Notes what was read of a file; `now_ns` is the clock before the read.
     pub(super) fn learn(&mut self, path: &[u8], content: &Content, now_ns: i64) {
-        let settled = now_ns.saturating_sub(content.stat.ctime_ns) >= SETTLED_NS;
-        if settled && !content.unstable && content.unreadable.is_empty() {
+        // One that is too young is kept for the reason of the next read: it is not certain.
+        if !content.unstable && content.unreadable.is_empty() {
             let cached = Cached { content: content.clone(), boot: self.boot, seen_ns: now_ns, look: self.look };
-            self.files.insert(path.to_vec(), cached);
+            self.files.insert(path.into(), Box::new(cached));
             self.changed = true;
         } else if self.files.remove(path).is_some() {
             self.changed = true;
@@ -145,7 +162,8 @@ fn encode(cache: &StatCache) -> Vec<u8> {
     let mut out = Vec::with_capacity(cache.files.len() * 200);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&(cache.files.len() as u64).to_le_bytes());
-    for (path, Cached { content, boot, seen_ns, .. }) in &cache.files {
+    for (path, cached) in &cache.files {
+        let Cached { content, boot, seen_ns, .. } = &**cached;
         let stat = &content.stat;
         put_bytes(&mut out, path);
         out.extend_from_slice(&boot.to_le_bytes());
@@ -190,7 +208,7 @@ fn decode(bytes: &[u8]) -> Option<StatCache> {
     // No more than the bytes can hold.
     cache.files.reserve(usize::try_from(count).unwrap_or(0).min(body.len() / LEAST));
     for _ in 0..count {
-        let path = input.bytes()?.to_vec();
+        let path = input.bytes()?.into();
         let boot = u128::from_le_bytes(input.array()?);
         let seen_ns = i64::from_le_bytes(input.array()?);
         let mut number = || input.array().map(u64::from_le_bytes);
@@ -203,7 +221,7 @@ fn decode(bytes: &[u8]) -> Option<StatCache> {
         let holes = input.list(16, |input| Some((u64::from_le_bytes(input.array()?), u64::from_le_bytes(input.array()?))))?;
         let xattrs = input.list(8, |input| Some(Xattr { name: input.bytes()?.to_vec(), value: input.bytes()?.to_vec() }))?;
         let content = Content { stat, chunks, holes, xattrs, unreadable: Vec::new(), unstable: false, bytes_read: 0 };
-        cache.files.insert(path, Cached { content, boot, seen_ns, look: 0 });
+        cache.files.insert(path, Box::new(Cached { content, boot, seen_ns, look: 0 }));
     }
     input.0.is_empty().then_some(cache)
 }

@@ -12,6 +12,7 @@ use super::scan::{Found, lossy, scan};
 use super::{Coverage, DiskState, Scope, StatCache};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
+use crate::report::Reads;
 use crate::store::{Entry, EntryKind, Half, Session};
 use crate::sys::parallel;
 use crate::sys::tree::{Kind, Root, Stat, split};
@@ -27,6 +28,8 @@ pub struct Captured {
     pub files_opened: u64,
     /// Bytes of those files.
     pub bytes_read: u64,
+    /// The same, with why they were read.
+    pub reads: Reads,
     /// Paths that changed while they were read, three times over.
     pub unstable: Vec<PathBuf>,
     /// Hash over path and stat of every entry, for [`moved_since`].
@@ -38,25 +41,27 @@ pub struct Captured {
 /// # Errors
 /// `NotFound` for a selected path that does not exist, `Cancelled`, `Io`, and what the session gives.
 pub fn capture(scope: &Scope, session: &Session, cache: &mut StatCache, control: &Control) -> Result<Captured> {
-    let tree = read_tree(scope, session, cache, control)?;
     let mut manifest = session.manifest();
-    let (mut entries, mut bytes) = (0, 0);
-    for entry in &tree.entries {
-        manifest.push(entry)?;
+    let (mut entries, mut bytes, mut unstable) = (0, 0, Vec::new());
+    let tree = read_tree(scope, session, cache, control, &mut |entry| {
         entries += 1;
         if let EntryKind::File { size, .. } = entry.kind {
             bytes += size;
         }
-    }
+        if entry.unstable {
+            unstable.push(lossy(&entry.path));
+        }
+        manifest.push(&entry)
+    })?;
     let root = manifest.finish()?;
     let recorded = Scope { left_out: tree.coverage.left_out.clone(), ..scope.clone() };
     let facts = serde_json::json!({ "scope": recorded, "coverage": tree.coverage });
-    let unstable = tree.entries.iter().filter(|entry| entry.unstable).map(|entry| lossy(&entry.path)).collect();
     Ok(Captured {
         half: Half { root, entries, bytes, facts },
         coverage: tree.coverage,
-        files_opened: tree.files_opened,
-        bytes_read: tree.bytes_read,
+        files_opened: tree.reads.files_opened,
+        bytes_read: tree.reads.bytes_read,
+        reads: tree.reads,
         unstable,
         fingerprint: tree.fingerprint,
     })
@@ -80,7 +85,12 @@ pub fn moved_since(scope: &Scope, captured: &Captured, control: &Control) -> Res
 /// # Errors
 /// As [`capture`].
 pub fn disk_entries(scope: &Scope, cache: &mut StatCache, control: &Control) -> Result<Vec<Entry>> {
-    Ok(read_tree(scope, &HashOnly, cache, control)?.entries)
+    let mut entries = Vec::new();
+    read_tree(scope, &HashOnly, cache, control, &mut |entry| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok(entries)
 }
 
 /// As [`disk_entries`], with what was left out.
@@ -88,15 +98,20 @@ pub fn disk_entries(scope: &Scope, cache: &mut StatCache, control: &Control) -> 
 /// # Errors
 /// As [`capture`].
 pub fn disk_state(scope: &Scope, cache: &mut StatCache, control: &Control) -> Result<DiskState> {
-    let tree = read_tree(scope, &HashOnly, cache, control)?;
-    Ok(DiskState { entries: tree.entries, scope: Scope { left_out: tree.coverage.left_out, ..scope.clone() } })
+    let mut entries = Vec::new();
+    let tree = read_tree(scope, &HashOnly, cache, control, &mut |entry| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok(DiskState { entries, scope: Scope { left_out: tree.coverage.left_out, ..scope.clone() } })
 }
 
+/// Names that are read between two looks at what was found, so that content and attributes are held for so many only.
+const BATCH: usize = 4096;
+
 struct Tree {
-    entries: Vec<Entry>,
     coverage: Coverage,
-    files_opened: u64,
-    bytes_read: u64,
+    reads: Reads,
     fingerprint: [u8; 32],
 }
 
@@ -115,55 +130,61 @@ enum Item {
     Denied(Vec<u8>, Stat, Errno),
 }
 
-fn read_tree(scope: &Scope, sink: &dyn Sink, cache: &mut StatCache, control: &Control) -> Result<Tree> {
+/// Reads what the scope names and gives it to `keep`, in path order.
+fn read_tree(
+    scope: &Scope,
+    sink: &dyn Sink,
+    cache: &mut StatCache,
+    control: &Control,
+    keep: &mut dyn FnMut(Entry) -> Result<()>,
+) -> Result<Tree> {
     cache.begin();
     let looked = now_ns();
     let mut scan = scan(scope, control)?;
     let before = now_ns();
-    let known = &*cache;
-    let total = scan.found.len() as u64;
-    let items = parallel::map(&scan.found, |found| {
-        control.check()?;
-        take(&scan.root, found, sink, known)
-    })?;
-    control.report("read files", total, total, Unit::Items);
-
-    let mut taken = Vec::with_capacity(items.len());
+    let found = std::mem::take(&mut scan.found);
+    let mut links = Links::of(&found);
     let mut fingerprint = Fingerprint::default();
-    for item in items {
-        match item {
-            Item::Taken(item) => {
-                fingerprint.add(&item.entry.path, &item.stat);
-                taken.push(*item);
+    let (mut reads, mut files) = (Reads::default(), 0);
+    for (number, batch) in found.chunks(BATCH).enumerate() {
+        control.report("read files", (number * BATCH) as u64, found.len() as u64, Unit::Items);
+        let known = &*cache;
+        let items = parallel::map(batch, |found| {
+            control.check()?;
+            take(&scan.root, found, sink, known)
+        })?;
+        for item in items {
+            let mut item = match item {
+                Item::Taken(item) => item,
+                Item::Gone => continue,
+                // It is seen again by a later look, so it counts.
+                Item::Denied(path, stat, errno) => {
+                    fingerprint.add(&path, &stat);
+                    scan.left_out.push((path, format!("unreadable: {}", std::io::Error::from(errno))));
+                    continue;
+                }
+            };
+            fingerprint.add(&item.entry.path, &item.stat);
+            files += usize::from(item.stat.kind == Kind::File);
+            if item.from_cache {
+                cache.met(&item.entry.path, looked);
             }
-            Item::Gone => {}
-            // It is seen again by a later look, so it counts.
-            Item::Denied(path, stat, errno) => {
-                fingerprint.add(&path, &stat);
-                scan.left_out.push((path, format!("unreadable: {}", std::io::Error::from(errno))));
+            if let Some(content) = &item.learned {
+                reads.count(cache.why(&item.entry.path, &item.stat), content.bytes_read);
+                cache.learn(&item.entry.path, content, before);
             }
+            if let Some(note) = item.noted.take() {
+                scan.left_out.push((item.entry.path.clone(), note));
+            }
+            links.number(&mut item);
+            keep(item.entry)?;
         }
     }
-    let (mut files_opened, mut bytes_read, mut files) = (0, 0, 0);
-    for item in &taken {
-        files += usize::from(item.stat.kind == Kind::File);
-        if item.from_cache {
-            cache.met(&item.entry.path, looked);
-        }
-        if let Some(content) = &item.learned {
-            files_opened += 1;
-            bytes_read += content.bytes_read;
-            cache.learn(&item.entry.path, content, before);
-        }
-        if let Some(note) = &item.noted {
-            scan.left_out.push((item.entry.path.clone(), note.clone()));
-        }
-    }
+    control.report("read files", found.len() as u64, found.len() as u64, Unit::Items);
     cache.end(files);
     scan.left_out.sort_unstable();
     let coverage = scan.coverage();
-    let entries = number_links(taken);
-    Ok(Tree { entries, coverage, files_opened, bytes_read, fingerprint: fingerprint.finish() })
+    Ok(Tree { coverage, reads, fingerprint: fingerprint.finish() })
 }
 
 /// Takes one name; what it is may have changed since it was listed, so it is looked at again where the read says so.
@@ -237,27 +258,36 @@ fn entry(path: &[u8], stat: &Stat, kind: EntryKind) -> Entry {
     Entry { path: path.to_vec(), kind, mode, uid, gid, mtime_ns, xattrs: Vec::new(), unstable: false }
 }
 
-/// Numbers hard link groups from 1 in path order; a file whose other names are outside the scope is none.
-fn number_links(taken: Vec<Taken>) -> Vec<Entry> {
-    let inode = |stat: &Stat| (stat.kind == Kind::File && stat.nlink > 1).then_some((stat.dev, stat.ino));
-    let mut names: HashMap<(u64, u64), u32> = HashMap::new();
-    for item in &taken {
-        if let Some(inode) = inode(&item.stat) {
+/// Hard link groups, numbered from 1 in path order; a file whose other names are outside the scope is none.
+struct Links {
+    /// By inode: names that were listed.
+    names: HashMap<(u64, u64), u32>,
+    /// By inode: its number.
+    groups: HashMap<(u64, u64), u64>,
+}
+
+impl Links {
+    fn of(found: &[Found]) -> Self {
+        let mut names = HashMap::new();
+        for inode in found.iter().filter_map(|found| Self::inode(&found.stat)) {
             *names.entry(inode).or_default() += 1;
         }
+        names.retain(|_, count| *count > 1);
+        Self { names, groups: HashMap::new() }
     }
-    let mut groups: HashMap<(u64, u64), u64> = HashMap::new();
-    let number = |mut item: Taken| {
-        if let Some(inode) = inode(&item.stat).filter(|inode| names.get(inode).is_some_and(|count| *count > 1)) {
-            let next = groups.len() as u64 + 1;
-            let group = *groups.entry(inode).or_insert(next);
-            if let EntryKind::File { link, .. } = &mut item.entry.kind {
-                *link = group;
-            }
+
+    fn inode(stat: &Stat) -> Option<(u64, u64)> {
+        (stat.kind == Kind::File && stat.nlink > 1).then_some((stat.dev, stat.ino))
+    }
+
+    fn number(&mut self, item: &mut Taken) {
+        if let Some(inode) = Self::inode(&item.stat).filter(|inode| self.names.contains_key(inode))
+            && let EntryKind::File { link, .. } = &mut item.entry.kind
+        {
+            let next = self.groups.len() as u64 + 1;
+            *link = *self.groups.entry(inode).or_insert(next);
         }
-        item.entry
-    };
-    taken.into_iter().map(number).collect()
+    }
 }
 
 /// Hash over path and stat. The times of a folder do not count: they move with every name in it, captured or not.

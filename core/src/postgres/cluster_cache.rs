@@ -1,8 +1,9 @@
 //! What the store already has of a cluster's files, told by their stat.
 //!
-//! The file: the line `forklift cluster cache 1`, the boot id (u8 length, bytes), i64 time of saving, u64 count, per file
+//! The file: the line `forklift cluster cache 2`, the boot id (u8 length, bytes), i64 time of saving, u64 count, per file
 //! u64 dev, ino, size, i64 mtime, ctime, u32 mode, u8 cutting, u32 chunk count, chunks of 32 bytes id and u32 length; then
-//! the BLAKE3 of all before it. Integers are little-endian. It is a cache: one that does not parse is an empty one.
+//! the BLAKE3 of all before it. A chunk count of 2^32 - 1 stands for a file that was read while it might still have changed unseen.
+//! Integers are little-endian. It is a cache: one that does not parse is an empty one.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,10 +11,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::store::{ChunkId, ChunkRef, Cutting};
+use crate::report::Why;
+use crate::store::{ChunkId, ChunkRef, Cutting, Session};
 use crate::sys::fs;
 
-const MAGIC: &[u8] = b"forklift cluster cache 1\n";
+const MAGIC: &[u8] = b"forklift cluster cache 2\n";
+/// In place of the number of chunks: no list.
+const UNPROVEN: u32 = u32::MAX;
 /// A stat that was younger than this when the machine went down may be on disk with older content.
 const YOUNG_NS: i64 = 120 * 1_000_000_000;
 /// How far the clock of a file's ctime may lag behind a write that is under way.
@@ -68,6 +72,12 @@ impl Stat {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterCache {
     files: HashMap<Stat, Vec<ChunkRef>>,
+    /// What cannot be believed, and why.
+    unproven: HashMap<Stat, Why>,
+    /// The last stat of each device and inode, to say what changed.
+    inodes: HashMap<(u64, u64), Stat>,
+    /// It was saved before the machine was started the last time.
+    other_boot: bool,
 }
 
 impl ClusterCache {
@@ -117,7 +127,54 @@ impl ClusterCache {
     }
 
     pub(super) fn insert(&mut self, stat: Stat, chunks: Vec<ChunkRef>) {
+        self.inodes.insert((stat.dev, stat.ino), stat);
         self.files.insert(stat, chunks);
+    }
+
+    /// Notes a file whose stat proves nothing, so that the next capture can say why it reads it.
+    pub(super) fn insert_unproven(&mut self, stat: Stat) {
+        self.inodes.insert((stat.dev, stat.ino), stat);
+        self.unproven.insert(stat, Why::Racy);
+    }
+
+    /// Whether it was saved before the machine was started the last time.
+    pub(super) fn is_of_other_boot(&self) -> bool {
+        self.other_boot
+    }
+
+    /// Why a file with this stat, of which no list is known or believed, has to be read.
+    pub(super) fn why(&self, stat: &Stat) -> Why {
+        match self.inodes.get(&(stat.dev, stat.ino)) {
+            None => Why::New,
+            Some(last) if last == stat => self.unproven.get(stat).copied().unwrap_or(Why::Racy),
+            Some(last) if last.size != stat.size => Why::SizeChanged,
+            Some(_) => Why::TimesChanged,
+        }
+    }
+
+    /// For tests: believes that the file at `path` holds these chunks.
+    #[cfg(test)]
+    pub(super) fn pretend(&mut self, path: &Path, chunks: Vec<ChunkRef>) {
+        let metadata = std::fs::symlink_metadata(path).expect("metadata");
+        self.insert(Stat::new(&metadata, Cutting::Pages), chunks);
+    }
+
+    /// Forgets the lists of which the store lacks a chunk.
+    pub(super) fn forget_missing(&mut self, session: &Session) -> Result<()> {
+        let mut missing = Vec::new();
+        for (stat, chunks) in &self.files {
+            for chunk in chunks {
+                if chunk.id != ChunkId::ZERO && !session.has(&chunk.id)? {
+                    missing.push(*stat);
+                    break;
+                }
+            }
+        }
+        for stat in missing {
+            self.files.remove(&stat);
+            self.unproven.insert(stat, Why::InDoubt);
+        }
+        Ok(())
     }
 
     fn encode(&self, boot_id: &str) -> Vec<u8> {
@@ -126,8 +183,9 @@ impl ClusterCache {
         bytes.push(u8::try_from(boot.len()).unwrap_or(u8::MAX));
         bytes.extend(boot);
         bytes.extend(now_ns().to_le_bytes());
-        bytes.extend(u64::try_from(self.files.len()).unwrap_or(u64::MAX).to_le_bytes());
-        for (stat, chunks) in &self.files {
+        bytes.extend(u64::try_from(self.files.len() + self.unproven.len()).unwrap_or(u64::MAX).to_le_bytes());
+        let unproven = self.unproven.keys().map(|stat| (stat, None));
+        for (stat, chunks) in self.files.iter().map(|(stat, chunks)| (stat, Some(chunks))).chain(unproven) {
             for number in [stat.dev, stat.ino, stat.size] {
                 bytes.extend(number.to_le_bytes());
             }
@@ -135,8 +193,9 @@ impl ClusterCache {
             bytes.extend(stat.ctime_ns.to_le_bytes());
             bytes.extend(stat.mode.to_le_bytes());
             bytes.push(stat.cutting);
-            bytes.extend(u32::try_from(chunks.len()).unwrap_or(u32::MAX).to_le_bytes());
-            for chunk in chunks {
+            let count = chunks.map_or(UNPROVEN, |chunks| u32::try_from(chunks.len()).unwrap_or(UNPROVEN));
+            bytes.extend(count.to_le_bytes());
+            for chunk in chunks.into_iter().flatten() {
                 bytes.extend(chunk.id.0);
                 bytes.extend(chunk.len.to_le_bytes());
             }
@@ -159,7 +218,7 @@ fn decode(bytes: &[u8], boot_id: &str) -> Option<ClusterCache> {
     let same_boot = boot == boot_id.as_bytes();
     let saved_ns = i64::from_le_bytes(take(&mut rest)?);
     let count = u64::from_le_bytes(take(&mut rest)?);
-    let mut cache = ClusterCache::default();
+    let mut cache = ClusterCache { other_boot: !same_boot, ..ClusterCache::default() };
     for _ in 0..count {
         let stat = Stat {
             dev: u64::from_le_bytes(take(&mut rest)?),
@@ -171,12 +230,19 @@ fn decode(bytes: &[u8], boot_id: &str) -> Option<ClusterCache> {
             cutting: u8::from_le_bytes(take(&mut rest)?),
         };
         let chunks = u32::from_le_bytes(take(&mut rest)?);
+        if chunks == UNPROVEN {
+            cache.insert_unproven(stat);
+            continue;
+        }
         let mut list = Vec::new();
         for _ in 0..chunks {
             list.push(ChunkRef { id: ChunkId(take(&mut rest)?), len: u32::from_le_bytes(take(&mut rest)?) });
         }
         if same_boot || stat.is_settled(saved_ns.saturating_sub(YOUNG_NS)) {
             cache.insert(stat, list);
+        } else {
+            cache.insert_unproven(stat);
+            cache.unproven.insert(stat, Why::OtherBoot);
         }
     }
     Some(cache)

@@ -2,11 +2,12 @@
 //!
 //! Read in this order: `installation`, `find`, `bundled`, `control_file`, `cluster` (what a cluster needs), `initdb`,
 //! `account` (as whom servers run), `address`, `server` with `keeper`, `sql`, `layout` (what a copy takes), `sink` with
-//! `tree_sink` and `store_sink`, `wal`, `stopped`, `write`, `databases`, `online`, `prepare`, `sequences`, `mark`.
+//! `tree_sink`, `store_sink` and `clone_sink`, `wal`, `stopped`, `write`, `databases`, `online`, `prepare`, `sequences`, `mark`.
 
 mod account;
 mod address;
 mod bundled;
+mod clone_sink;
 mod cluster;
 mod cluster_cache;
 mod control_file;
@@ -42,6 +43,7 @@ mod write;
 pub use account::RunAs;
 pub use address::{Address, UrlForm};
 pub use bundled::install as install_bundled;
+pub use clone_sink::{CloneSink, StoredCluster, forget_kept};
 pub use cluster::{ClusterFacts, DatabaseLocale};
 pub use cluster_cache::ClusterCache;
 pub use control_file::{ClusterState, ControlFile};

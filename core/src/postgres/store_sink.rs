@@ -10,6 +10,7 @@ use super::sink::{STEP, check_path, open_source};
 use super::{ClusterCache, Sink, SourceFile};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
+use crate::report::{Reads, Why};
 use crate::store::{ChunkId, ChunkRef, Cutting, Entry, EntryKind, Half, Session};
 use crate::sys::parallel;
 
@@ -17,14 +18,14 @@ use crate::sys::parallel;
 /// capture knows by an equal stat, and whose chunks the store still has, are not read.
 #[derive(Debug)]
 pub struct StoreSink<'a> {
-    session: &'a Session,
+    pub(super) session: &'a Session,
     entries: BTreeMap<Vec<u8>, Entry>,
     root_mode: u32,
-    known: ClusterCache,
-    seen: ClusterCache,
+    pub(super) known: ClusterCache,
+    pub(super) seen: ClusterCache,
     c0_ns: Option<i64>,
     copied: u64,
-    read: u64,
+    pub(super) reads: Reads,
 }
 
 /// Modification time of folders and of files made by the copy: equal clusters get equal manifests, and Postgres does not look.
@@ -33,22 +34,33 @@ const NO_TIME: i64 = 0;
 /// What one file became.
 struct Taken {
     entry: Entry,
-    reusable: Option<(Stat, Vec<ChunkRef>)>,
-    /// Bytes that were read: none where the cache knew the file.
-    read: u64,
+    stat: Stat,
+    /// The stat proves the content.
+    proven: bool,
+    /// Why it was read, and how much: not where the cache knew the file.
+    read: Option<(Why, u64)>,
 }
 
 impl<'a> StoreSink<'a> {
     /// Into `session`, with what the last capture of the same cluster left ([`ClusterCache::default`] where there is nothing).
     #[must_use]
     pub fn new(session: &'a Session, known: ClusterCache) -> Self {
-        Self { session, entries: BTreeMap::new(), root_mode: 0o700, known, seen: ClusterCache::default(), c0_ns: None, copied: 0, read: 0 }
+        Self {
+            session,
+            entries: BTreeMap::new(),
+            root_mode: 0o700,
+            known,
+            seen: ClusterCache::default(),
+            c0_ns: None,
+            copied: 0,
+            reads: Reads::default(),
+        }
     }
 
-    /// Bytes read until now; files that the cache knows were not.
+    /// What was read until now; files that the cache knows were not.
     #[must_use]
-    pub fn bytes_read(&self) -> u64 {
-        self.read
+    pub fn reads(&self) -> Reads {
+        self.reads
     }
 
     /// Writes the manifest. The half's facts hold `root_mode`, the 12 mode bits of the data folder, which has no entry; the
@@ -68,7 +80,7 @@ impl<'a> StoreSink<'a> {
     }
 
     /// Up to which ctime a stat proves the content: a running server's files by the checkpoint that came after c0; others by age.
-    fn settled_by(&self, live: bool) -> i64 {
+    pub(super) fn settled_by(&self, live: bool) -> i64 {
         match (live, self.c0_ns) {
             (true, Some(c0)) => c0.saturating_sub(CLOCK_SLACK_NS),
             (true, None) => i64::MIN,
@@ -79,13 +91,15 @@ impl<'a> StoreSink<'a> {
     fn take(&self, file: &SourceFile, settled_by: i64) -> Result<Option<Taken>> {
         check_path(&file.path)?;
         // What is known is not opened; what cannot be looked at fails where it is opened.
+        let mut lacking = None;
         if let Ok(metadata) = std::fs::metadata(&file.source) {
             let stat = Stat::new(&metadata, file.cutting);
-            if let Some(chunks) = self.known.find(&stat).filter(|_| stat.is_settled(settled_by))
-                && self.has_all(chunks)?
-            {
-                let entry = file_entry(file, &metadata, chunks.clone());
-                return Ok(Some(Taken { entry, reusable: Some((stat, chunks.clone())), read: 0 }));
+            if let Some(chunks) = self.known.find(&stat).filter(|_| stat.is_settled(settled_by)) {
+                if self.has_all(chunks)? {
+                    let entry = file_entry(file, &metadata, chunks.clone());
+                    return Ok(Some(Taken { entry, stat, proven: true, read: None }));
+                }
+                lacking = Some(Why::InDoubt);
             }
         }
         let Some(open) = open_source(file)? else { return Ok(None) };
@@ -93,9 +107,10 @@ impl<'a> StoreSink<'a> {
         let read = self.session.put_file(&open, &file.source, file.cutting)?;
         let (after, _) = Stat::of(&open, &file.source, file.cutting)?;
         let proven = before == after && before.is_settled(settled_by);
-        let entry = file_entry(file, &metadata, read.chunks.clone());
         let bytes = length(&read.chunks);
-        Ok(Some(Taken { entry, reusable: proven.then_some((before, read.chunks)), read: bytes }))
+        let entry = file_entry(file, &metadata, read.chunks);
+        let why = lacking.unwrap_or_else(|| self.known.why(&before));
+        Ok(Some(Taken { entry, stat: before, proven, read: Some((why, bytes)) }))
     }
 
     fn has_all(&self, chunks: &[ChunkRef]) -> Result<bool> {
@@ -107,7 +122,7 @@ impl<'a> StoreSink<'a> {
         Ok(true)
     }
 
-    fn add(&mut self, entry: Entry) {
+    pub(super) fn add(&mut self, entry: Entry) {
         if let EntryKind::File { size, .. } = &entry.kind {
             self.copied += size;
         }
@@ -139,10 +154,13 @@ impl Sink for StoreSink<'_> {
                 self.take(file, if file.live { settled_by.0 } else { settled_by.1 })
             };
             for taken in parallel::map(step, take)?.into_iter().flatten() {
-                if let Some((stat, chunks)) = taken.reusable {
-                    self.seen.insert(stat, chunks);
+                match &taken.entry.kind {
+                    EntryKind::File { chunks, .. } if taken.proven => self.seen.insert(taken.stat, chunks.clone()),
+                    _ => self.seen.insert_unproven(taken.stat),
                 }
-                self.read += taken.read;
+                if let Some((why, bytes)) = taken.read {
+                    self.reads.count(why, bytes);
+                }
                 self.add(taken.entry);
             }
             done += step.len();
@@ -154,7 +172,7 @@ impl Sink for StoreSink<'_> {
     fn bytes(&mut self, path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
         check_path(path)?;
         let read = self.session.put_bytes(bytes, Cutting::Content)?;
-        self.read += count(bytes.len());
+        self.reads.bytes_read += count(bytes.len());
         self.add(entry(path, mode, ids(), NO_TIME, Some(read.chunks)));
         Ok(())
     }
@@ -164,7 +182,7 @@ impl Sink for StoreSink<'_> {
     }
 }
 
-fn file_entry(file: &SourceFile, metadata: &std::fs::Metadata, chunks: Vec<ChunkRef>) -> Entry {
+pub(super) fn file_entry(file: &SourceFile, metadata: &std::fs::Metadata, chunks: Vec<ChunkRef>) -> Entry {
     let mtime_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
     entry(&file.path, metadata.mode(), (metadata.uid(), metadata.gid()), mtime_ns, Some(chunks))
 }
@@ -178,7 +196,7 @@ fn entry(path: &Path, mode: u32, (uid, gid): (u32, u32), mtime_ns: i64, chunks: 
     Entry { path: path.as_os_str().as_bytes().to_vec(), kind, mode, uid, gid, mtime_ns, xattrs: Vec::new(), unstable: false }
 }
 
-fn length(chunks: &[ChunkRef]) -> u64 {
+pub(super) fn length(chunks: &[ChunkRef]) -> u64 {
     chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
 }
 
@@ -187,7 +205,7 @@ fn ids() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
-fn count(number: usize) -> u64 {
+pub(super) fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 

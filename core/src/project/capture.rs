@@ -11,6 +11,7 @@ use super::{Project, failpoint};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::StatCache;
 use crate::progress::Control;
+use crate::report::Reads;
 use crate::store::{Ref, RefKind};
 use crate::sys::lock::{Lock, Mode};
 
@@ -49,12 +50,33 @@ pub struct CaptureReport {
     pub bytes_stored: u64,
     /// fsyncs.
     pub fsyncs: u64,
-    /// Regular files of the worktree that were opened.
+    /// Files whose content was read, of the worktree and of the cluster.
     pub files_opened: u64,
+    /// The same by half, with the reasons.
+    pub reads: ReadsByHalf,
     /// What of the worktree is in it.
     pub coverage: crate::files::Coverage,
     /// Files moved during capture, unstable files, unlogged tables, prepared transactions.
     pub warnings: Vec<String>,
+}
+
+/// What was read of each half, over all attempts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ReadsByHalf {
+    /// Of the worktree.
+    pub files: Reads,
+    /// Of the cluster, where there is one.
+    pub database: Option<Reads>,
+}
+
+impl ReadsByHalf {
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.files.bytes_read + self.database.map_or(0, |reads| reads.bytes_read)
+    }
+
+    pub(super) fn files_opened(&self) -> u64 {
+        self.files.files_opened + self.database.map_or(0, |reads| reads.files_opened)
+    }
 }
 
 impl Project {
@@ -104,6 +126,7 @@ impl Project {
             bytes_stored: stored.bytes_stored,
             fsyncs: stored.fsyncs,
             files_opened: pair.files_opened,
+            reads: pair.reads,
             coverage: pair.files.coverage,
             warnings,
         })

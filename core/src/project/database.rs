@@ -189,6 +189,16 @@ impl Database {
         Ok((prepared.id, prepared.warnings))
     }
 
+    /// Bytes on disk of the clones that speed up the next capture.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.branch.kept_bytes()
+    }
+
+    /// Removes those clones.
+    pub(super) fn forget_kept(&self) -> Result<()> {
+        self.branch.forget_kept()
+    }
+
     pub(super) fn current(&self) -> Result<String> {
         self.branch.current()
     }
@@ -232,7 +242,7 @@ impl Database {
 
 /// What a capture of the cluster has to say.
 pub(super) fn warnings_of_capture(capture: &ClusterCapture) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = capture.warnings.clone();
     if !capture.unlogged.is_empty() {
         warnings.push(format!("unlogged tables come up empty after a restore: {}", capture.unlogged.join(", ")));
     }

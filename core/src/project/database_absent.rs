@@ -21,7 +21,7 @@ pub(super) struct ClusterCapture {
     pub(super) mode: String,
     pub(super) downtime_ms: u64,
     pub(super) parts_ms: Vec<(String, u64)>,
-    pub(super) bytes_read: u64,
+    pub(super) reads: crate::report::Reads,
 }
 
 /// No value of this type exists.
@@ -61,6 +61,14 @@ impl Database {
     }
 
     pub(super) fn cluster_bytes(&self, _: &str) -> u64 {
+        match *self {}
+    }
+
+    pub(super) fn kept_bytes(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(super) fn forget_kept(&self) -> Result<()> {
         match *self {}
     }
 

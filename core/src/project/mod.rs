@@ -34,7 +34,7 @@ mod status;
 mod turn;
 mod work;
 
-pub use capture::{CaptureOptions, CaptureReport};
+pub use capture::{CaptureOptions, CaptureReport, ReadsByHalf};
 pub use checkpoints::{CheckpointInfo, HalfSize, PathChange};
 pub use configuration::{Configuration, ConnectionForm, Hooks};
 pub use failpoint::FAILPOINTS;

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::Project;
+use super::capture::ReadsByHalf;
 use super::database::{CaptureMode, ClusterCapture, Database, warnings_of_capture};
 use crate::error::Result;
 use crate::files::{self, Captured, Scope, StatCache};
@@ -26,6 +27,7 @@ pub(super) struct Pair {
     pub(super) bytes_read: u64,
     pub(super) downtime_ms: u64,
     pub(super) files_opened: u64,
+    pub(super) reads: ReadsByHalf,
 }
 
 /// How to take it.
@@ -42,7 +44,7 @@ pub(super) struct PairRequest<'a> {
 impl PairRequest<'_> {
     /// Takes the files, then the database, and both again while files moved meanwhile.
     pub(super) fn take(&self, session: &Session, cache: &mut StatCache, control: &Control) -> Result<Pair> {
-        let (mut bytes_read, mut downtime_ms, mut files_opened) = (0, 0, 0);
+        let (mut downtime_ms, mut reads) = (0, ReadsByHalf::default());
         let mut attempt = 1;
         loop {
             control.check()?;
@@ -50,9 +52,11 @@ impl PairRequest<'_> {
             let files = files::capture(self.scope, session, cache, control)?;
             let files_ms = millis(start);
             let cluster = self.database.map(|database| database.capture(session, self.mode, self.previous, control)).transpose()?;
-            bytes_read += files.bytes_read + cluster.as_ref().map_or(0, |cluster| cluster.bytes_read);
+            reads.files.add(&files.reads);
+            if let Some(cluster) = &cluster {
+                reads.database.get_or_insert_default().add(&cluster.reads);
+            }
             downtime_ms += cluster.as_ref().map_or(0, |cluster| cluster.downtime_ms);
-            files_opened += files.files_opened;
             let moved = self.check_moves && cluster.is_some() && files::moved_since(self.scope, &files, control)?;
             if moved && attempt < ATTEMPTS {
                 attempt += 1;
@@ -64,7 +68,8 @@ impl PairRequest<'_> {
             }
             let mut parts_ms = vec![("files".to_owned(), files_ms)];
             parts_ms.extend(cluster.iter().flat_map(|cluster| cluster.parts_ms.clone()));
-            return Ok(Pair { files, cluster, warnings, parts_ms, bytes_read, downtime_ms, files_opened });
+            let (bytes_read, files_opened) = (reads.bytes_read(), reads.files_opened());
+            return Ok(Pair { files, cluster, warnings, parts_ms, bytes_read, downtime_ms, files_opened, reads });
         }
     }
 }

@@ -38,12 +38,20 @@ pub struct PruneReport {
     pub clusters: Vec<String>,
     /// Bytes on disk of those and of the clusters of orphans, counting blocks that are shared with others in full.
     pub cluster_bytes: u64,
+    /// Bytes on disk of the clones that are kept to speed up the next capture, counting blocks that are shared with the cluster in full.
+    /// They go; `bytes` has none of them, as mostly the cluster keeps the blocks.
+    pub kept_bytes: u64,
     /// Other projects of this store whose worktree was not found. Only those that were named go.
     pub orphans: Vec<PruneOrphan>,
-    /// Packs removed.
+    /// Packs that go: of which nothing is needed, or that are rewritten.
     pub packs: u64,
-    /// Bytes of packs and clusters that go.
+    /// New packs for what is needed of those that are rewritten.
+    pub packs_written: u64,
+    /// Bytes that this frees: of packs and clusters that go, less those of new packs. Those of packs lie in the trash until the next prune
+    /// unless the disk is short of space.
     pub bytes: u64,
+    /// Bytes of the trash of earlier prunes, freed too.
+    pub trash_emptied: u64,
 }
 
 /// The state of a project whose worktree was not found at its place.
@@ -88,7 +96,8 @@ impl Project {
         Ok(ForgetReport { applied: apply, checkpoints: refs.iter().map(CheckpointInfo::of).collect(), windows })
     }
 
-    /// Removes retained copies (safety checkpoints but the newest, and but those that rewinds of turns stand on), leftovers and unneeded packs; without `apply` only tells, and
+    /// Removes retained copies (safety checkpoints but the newest, and but those that rewinds of turns stand on), leftovers, kept clones
+    /// and unneeded packs; without `apply` only tells, and
     /// the figures are those of an apply now.
     ///
     /// Other projects of the store whose worktree was not found are listed; of these only the ones named by id in `orphans`
@@ -135,9 +144,11 @@ impl Project {
         let without = going
             .chain(described.iter().filter(|orphan| orphan.goes).flat_map(|orphan| orphan.checkpoints.iter().map(|info| info.id.clone())))
             .collect();
+        let kept_bytes = database.as_ref().map_or(0, Database::kept_bytes);
         if apply {
             self.remove_refs(&safety)?;
             if let Some(database) = &database {
+                database.forget_kept()?;
                 clusters.iter().try_for_each(|cluster| database.discard(cluster))?;
             }
             fs::remove_tree(&self.folder.staging())?;
@@ -153,9 +164,12 @@ impl Project {
             kept: kept.iter().map(CheckpointInfo::of).collect(),
             clusters,
             cluster_bytes,
+            kept_bytes,
             orphans: described,
-            packs: packs.packs_removed,
-            bytes: packs.bytes_removed + cluster_bytes,
+            packs: packs.packs_removed + packs.packs_rewritten,
+            packs_written: packs.packs_written,
+            bytes: (packs.bytes_removed + packs.bytes_rewritten + cluster_bytes).saturating_sub(packs.bytes_written),
+            trash_emptied: packs.trash_emptied,
         })
     }
 

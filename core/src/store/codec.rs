@@ -1,6 +1,6 @@
 //! Compression of single chunks; one zstd context a thread.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 use super::chunk::MAX_CHUNK;
 use super::wire::{Malformed, Parsed};
@@ -43,25 +43,26 @@ struct Tools {
 }
 
 thread_local! {
-    static TOOLS: RefCell<Option<Tools>> = const { RefCell::new(None) };
+    static TOOLS: Cell<Option<Box<Tools>>> = const { Cell::new(None) };
 }
 
+/// The tools of this thread; work that comes back here before it ends gets others.
 fn with_tools<T>(work: impl FnOnce(&mut Tools) -> Result<T>) -> Result<T> {
-    TOOLS.with_borrow_mut(|slot| {
-        if slot.is_none() {
+    let mut tools = match TOOLS.take() {
+        Some(tools) => tools,
+        None => {
             let failed = |error: std::io::Error| Error::new(ErrorKind::Internal, format!("zstd: {error}"));
-            *slot = Some(Tools {
+            Box::new(Tools {
                 compressor: zstd::bulk::Compressor::new(LEVEL).map_err(failed)?,
                 decompressor: zstd::bulk::Decompressor::new().map_err(failed)?,
                 packed: Vec::new(),
                 plain: Vec::new(),
-            });
+            })
         }
-        match slot {
-            Some(tools) => work(tools),
-            None => Err(Error::new(ErrorKind::Internal, "zstd has no context")),
-        }
-    })
+    };
+    let result = work(&mut tools);
+    TOOLS.set(Some(tools));
+    result
 }
 
 /// Gives the bytes to store for `plain` to `accept`: compressed where that saves at least 3 % and decodes to the same.

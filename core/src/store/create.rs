@@ -1,5 +1,6 @@
 //! Making a store: under a lock on its folder, `FORMAT` last, so that a kill at any step can be taken up again.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,15 +41,35 @@ pub(super) fn create(disk: &Arc<dyn Disk>, path: &Path) -> Result<()> {
     }
     let lock = disk.lock_existing(&path, Mode::Exclusive, Duration::from_secs(60), &Control::silent())?;
     let names = disk.names(&path)?;
-    if !names.is_empty() && (names.iter().any(|name| name == "FORMAT") || !names.iter().any(|name| name == MARKER)) {
+    let layout = Layout::new(Arc::clone(disk), path.clone());
+    if !names.is_empty() && !is_unfinished(&layout, &names)? {
         let what = if names.iter().any(|name| name == "FORMAT") { "holds a store already" } else { "is neither a store nor empty" };
         return Err(Error::new(ErrorKind::AlreadyExists, format!("{} {what}", path.display()))
             .with("path", path.display())
             .hint("name an absent or empty folder for a new store"));
     }
-    fill(&Layout::new(Arc::clone(disk), path))?;
+    fill(&layout)?;
     drop(lock);
     Ok(())
+}
+
+/// Whether a folder with these names was left by somebody who was making a store: the marker, which is empty, and nothing
+/// that a store does not have before it holds something.
+fn is_unfinished(layout: &Layout, names: &[OsString]) -> Result<bool> {
+    let disk = layout.disk();
+    let ours = |name: &OsString| FOLDERS.iter().chain(&[MARKER, "lock", "gate", "gc_generation"]).any(|known| name == known);
+    let marker = disk.stat(&layout.root().join(MARKER))?;
+    if marker.is_none_or(|found| found.folder || found.len > 0) || !names.iter().all(ours) {
+        return Ok(false);
+    }
+    let strange = |folder: &str| folder != "packs" && folder != "tmp";
+    for folder in FOLDERS.into_iter().filter(|folder| strange(folder) && names.iter().any(|name| name == folder)) {
+        if !disk.is_folder(&layout.folder(folder))? || !disk.names(&layout.folder(folder))?.is_empty() {
+            return Ok(false);
+        }
+    }
+    let mut strays = 0;
+    Ok(layout.list_packs(|_| strays += 1)?.is_empty() && strays == 0)
 }
 
 fn fill(layout: &Layout) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) const VERSION: u32 = 1;
 const MAGIC: &str = "forklift store";
 /// A longer file is not ours.
-const MAX_BYTES: usize = 64 << 10;
+pub(super) const MAX_BYTES: usize = 64 << 10;
 
 /// The content of `FORMAT`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

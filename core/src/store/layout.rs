@@ -118,12 +118,14 @@ impl Layout {
 
     /// The generation that prune bumps; `None` where the file does not parse, which no cache may be believed against.
     pub(super) fn generation(&self) -> Result<Option<u64>> {
+        // More than any number has is as good as anything else that is no number.
         let file = self.generation_file();
-        let text = match self.disk.read_optional(&file) {
-            Err(_) if self.disk.is_folder(&file)? => None,
-            other => other?,
+        let text = match self.disk.read_optional(&file, 64) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
+            Err(_) if self.disk.is_folder(&file)? => return Ok(None),
+            other => other?.unwrap_or_default(),
         };
-        Ok(std::str::from_utf8(&text.unwrap_or_default()).ok().and_then(|text| text.trim_end().parse().ok()))
+        Ok(std::str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok()))
     }
 
     /// Moves a folder that has the name of a file of the store to the quarantine. `false` where there is none.

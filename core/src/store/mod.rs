@@ -9,6 +9,9 @@ mod codec;
 mod create;
 mod disk;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod layout;
 mod manifest;
@@ -36,7 +39,7 @@ pub use manifest::{Entry, EntryKind, ManifestReader, ManifestWriter, Xattr};
 pub use open::Store;
 pub use prune::{PruneOptions, PruneReport};
 pub use reader::Reader;
-pub use refs::{Half, Ref, RefKind};
+pub use refs::{Half, Ref, RefKind, RefsAfter};
 pub use repair::{RepairOptions, RepairReport};
 pub use session::{FileRead, Session, SessionReport};
 pub use stats::{CheckpointStats, StatsReport};

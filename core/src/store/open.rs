@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::create;
 use super::disk::{self, Disk};
-use super::format::{Format, Use};
+use super::format::{self, Format, Use};
 use super::index::View;
 use super::layout::{Layout, PackId};
 use super::{
-    Drilled, PruneOptions, PruneReport, Reader, Ref, RepairOptions, RepairReport, Session, StatsReport, VerifyLevel, VerifyOptions,
-    VerifyReport, prune, refs, repair, stats, verify,
+    Drilled, PruneOptions, PruneReport, Reader, Ref, RefsAfter, RepairOptions, RepairReport, Session, StatsReport, VerifyLevel,
+    VerifyOptions, VerifyReport, prune, refs, repair, stats, verify,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Control;
@@ -61,7 +61,7 @@ impl Store {
         let path = std::path::absolute(path).map_err(|source| Error::io("resolve", path, source))?;
         let layout = Layout::new(Arc::clone(disk), path);
         let file = layout.format();
-        let bytes = match disk.read(&file) {
+        let bytes = match disk.read_at_most(&file, format::MAX_BYTES as u64) {
             Err(error) if error.kind() == ErrorKind::NotFound || error.os() == Some(libc::ENOTDIR) => {
                 let root = layout.root().display();
                 return Err(Error::new(ErrorKind::NotFound, format!("there is no store in {root}"))
@@ -177,6 +177,16 @@ impl Store {
         refs::last(self.layout(), count)
     }
 
+    /// The refs whose id is greater than `after` (all of them without it), from which a timeline can be rebuilt: each is read as
+    /// the iterator comes to it, from either end, and only the names are held. One that was removed since is left out; one
+    /// that cannot be read is an error in its place, which ends nothing.
+    ///
+    /// # Errors
+    /// As [`Store::refs`]; of an item as [`Store::find_ref`].
+    pub fn refs_after(&self, after: Option<&str>) -> Result<RefsAfter<'_>> {
+        refs::after(self.layout(), after)
+    }
+
     /// One ref by its exact id.
     ///
     /// # Errors
@@ -201,6 +211,10 @@ impl Store {
     /// damaged or missing (nothing was done), `Cancelled`, `NoSpace`, `Io`.
     pub fn prune(&self, options: &PruneOptions, control: &Control) -> Result<PruneReport> {
         self.allow(Use::Prune)?;
+        if options.apply {
+            // It rewrites packs and the index.
+            self.allow(Use::Write)?;
+        }
         prune::prune(self, options, control)
     }
 

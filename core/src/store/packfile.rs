@@ -72,7 +72,10 @@ impl PackFile {
 
     /// As [`PackFile::read`], into a buffer whose content it replaces; worth nothing where it fails.
     pub(super) fn read_into(&self, id: &ChunkId, location: &Location, plain: &mut Vec<u8>) -> Result<()> {
-        STORED.with_borrow_mut(|stored| self.read_by_way_of(stored, id, location, plain))
+        let mut stored = STORED.take();
+        let result = self.read_by_way_of(&mut stored, id, location, plain);
+        STORED.set(stored);
+        result
     }
 
     fn read_by_way_of(&self, stored: &mut Vec<u8>, id: &ChunkId, location: &Location, plain: &mut Vec<u8>) -> Result<()> {

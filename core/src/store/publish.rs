@@ -9,7 +9,7 @@ use super::index::{Draft, Segment, View, superseded_by_merge};
 use super::layout::{Layout, PackId};
 use super::pack::{Blob, OpenPack};
 use super::parallel::Helpers;
-use super::{chunk, packfile::PackFile};
+use super::{chunk, pack, packfile::PackFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::fs::Syncs;
 use crate::sys::id;
@@ -92,7 +92,7 @@ impl Sealed {
 
 /// Whether a file that has the name of a pack also has its content.
 fn has_name_of(disk: &dyn Disk, path: &Path, id: &PackId) -> bool {
-    disk.read(path).is_ok_and(|bytes| blake3::hash(&bytes).as_bytes() == &id.0)
+    disk.read_at_most(path, pack::MAX_BYTES).is_ok_and(|bytes| blake3::hash(&bytes).as_bytes() == &id.0)
 }
 
 /// Publishes the sealed packs and an index segment for them and for the packs that had none. Those that were published

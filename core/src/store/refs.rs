@@ -90,12 +90,8 @@ pub(super) fn check_id(id: &str) -> Result<()> {
 pub(super) fn encode(reference: &Ref) -> Result<Vec<u8>> {
     check_id(&reference.id)?;
     let refused = |why: &dyn std::fmt::Display| Error::new(ErrorKind::InvalidArgument, format!("checkpoint {}: {why}", reference.id));
-    let mut text = serde_json::to_string(reference).map_err(|error| refused(&error))?;
-    let hash = blake3::hash(text.as_bytes()).to_hex();
-    text.pop();
-    text.push_str(BEFORE);
-    text.push_str(&hash);
-    text.push_str(AFTER);
+    let text = serde_json::to_string(reference).map_err(|error| refused(&error))?;
+    let text = seal(&text).ok_or_else(|| refused(&"it is no JSON object"))?;
     if text.len() > MAX_BYTES {
         return Err(refused(&format_args!("its facts take {} bytes, more than {MAX_BYTES}", text.len())));
     }
@@ -104,7 +100,13 @@ pub(super) fn encode(reference: &Ref) -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-fn decode(bytes: &[u8]) -> std::result::Result<Ref, (ErrorKind, String)> {
+/// The JSON of a ref with its hash as the last member.
+pub(super) fn seal(json: &str) -> Option<String> {
+    let hash = blake3::hash(json.as_bytes()).to_hex();
+    Some([json.strip_suffix('}')?, BEFORE, &hash, AFTER].concat())
+}
+
+pub(super) fn decode(bytes: &[u8]) -> std::result::Result<Ref, (ErrorKind, String)> {
     let corrupt = |why: &str| (ErrorKind::Corrupt, why.to_owned());
     if bytes.len() > MAX_BYTES {
         return Err(corrupt("it is too long"));
@@ -124,7 +126,7 @@ fn decode(bytes: &[u8]) -> std::result::Result<Ref, (ErrorKind, String)> {
 
 fn read(layout: &Layout, id: &str) -> Result<Ref> {
     let path = layout.refs().join(id);
-    let bytes = layout.disk().read(&path)?;
+    let bytes = layout.disk().read_at_most(&path, MAX_BYTES as u64)?;
     let reference = decode(&bytes).and_then(|reference| {
         if reference.id == id {
             Ok(reference)
@@ -190,6 +192,59 @@ fn load(layout: &Layout, names: Vec<OsString>) -> Result<(Vec<Ref>, Vec<String>)
     }
     good.sort_by(|a, b| a.id.cmp(&b.id));
     Ok((good, bad))
+}
+
+/// The refs after one, read one by one. See [`Store::refs_after`](super::Store::refs_after).
+#[derive(Debug)]
+pub struct RefsAfter<'a> {
+    layout: &'a Layout,
+    names: std::vec::IntoIter<OsString>,
+}
+
+pub(super) fn after<'a>(layout: &'a Layout, after: Option<&str>) -> Result<RefsAfter<'a>> {
+    let mut names = names(layout)?;
+    let first = after.map_or(0, |after| names.partition_point(|name| name.as_encoded_bytes() <= after.as_bytes()));
+    Ok(RefsAfter { layout, names: names.split_off(first).into_iter() })
+}
+
+impl RefsAfter<'_> {
+    fn read(&self, name: &OsStr) -> Option<Result<Ref>> {
+        match read_name(self.layout, name) {
+            // Removed since the folder was listed.
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            other => Some(other),
+        }
+    }
+}
+
+impl Iterator for RefsAfter<'_> {
+    type Item = Result<Ref>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(name) = self.names.next() {
+            let read = self.read(&name);
+            if read.is_some() {
+                return read;
+            }
+        }
+        None
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.names.len()))
+    }
+}
+
+impl DoubleEndedIterator for RefsAfter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        while let Some(name) = self.names.next_back() {
+            let read = self.read(&name);
+            if read.is_some() {
+                return read;
+            }
+        }
+        None
+    }
 }
 
 pub(super) fn exists(layout: &Layout, id: &str) -> Result<bool> {

@@ -97,6 +97,14 @@ impl Lock {
         &self.file
     }
 
+    /// Lets the lock go also where children of forks still have the file open, which would otherwise hold it for as long as they live;
+    /// nothing in such a child. Not for a lock that was handed to another process.
+    pub fn release(&self) {
+        if self.check_process().is_ok() {
+            rustix::fs::flock(self.file.as_fd(), FlockOperation::Unlock).ok();
+        }
+    }
+
     /// Fails in a child of a fork, which shares the lock with its parent without having taken it.
     ///
     /// # Errors

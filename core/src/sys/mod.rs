@@ -1,5 +1,6 @@
 //! Platform code: file system calls that name their path when they fail, locks, processes, namespaces.
 
+pub mod extents;
 pub mod fs;
 pub mod holes;
 pub mod id;

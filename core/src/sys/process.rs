@@ -247,6 +247,34 @@ pub fn answers(pid: u32) -> bool {
     i32::try_from(pid).ok().and_then(Pid::from_raw).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
+/// A child that a test forked.
+#[cfg(test)]
+pub(crate) struct Forked(libc::pid_t);
+
+#[cfg(test)]
+impl Forked {
+    /// Forks and does `work` in the child. For tests in a process of one thread.
+    pub(crate) fn new(work: impl FnOnce() -> bool) -> Self {
+        // SAFETY: no other thread runs that could hold a lock which the child needs.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "fork");
+        if pid == 0 {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
+            // SAFETY: ends the child at once, running nothing of the parent's.
+            unsafe { libc::_exit(i32::from(!done)) };
+        }
+        Self(pid)
+    }
+
+    /// Waits for its end; whether the work was true.
+    pub(crate) fn wait(self) -> bool {
+        let mut status = 0;
+        // SAFETY: waits for the child made above; the pointer is to a live integer.
+        let waited = unsafe { libc::waitpid(self.0, &raw mut status, 0) };
+        waited == self.0 && status == 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

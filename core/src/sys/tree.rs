@@ -126,6 +126,18 @@ impl Root {
         self.open_at(split(relative).0, flags)
     }
 
+    /// Whether both ways of resolving a path, the kernel's and ours, open the same for `relative`, or nothing.
+    #[cfg(all(target_os = "linux", any(test, feature = "fuzzing")))]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn agrees(&self, relative: &[u8]) -> bool {
+        let path: &[u8] = if relative.is_empty() { b"." } else { relative };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = [open_beneath, open_by_parts].map(|open| open(self.fd.as_fd(), path, flags).ok());
+        let [kernel, ours] = opened.map(|found| found.map(|found| stat_open(found).map(|stat| (stat.dev, stat.ino))));
+        kernel == ours
+    }
+
     /// lstat of `relative`; a name that is not there, or whose folder is none, is `None`.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use forklift::files::{self, InstallRequest, Scope, StatCache};
-use forklift::postgres::{self, ClusterCache, Mark, StoreSink};
+use forklift::postgres::{self, CloneSink, ClusterCache, Mark, StoreSink};
 use forklift::store::{Half, PruneOptions, Ref, RefKind, Session, SessionReport, Store};
 use forklift::sys::fs::Syncs;
 use forklift::{Control, Error, ErrorKind, Result, sys};
@@ -81,9 +81,21 @@ fn capture_cluster(store: &Store, id: &str, data: &Path, state: &Path) -> Result
     let boot = sys::process::boot_id()?;
     let cache = state.join("cluster.cache");
     let session = store.session(&control)?;
-    let mut sink = StoreSink::new(&session, ClusterCache::load(&cache, &boot));
-    let copied = postgres::copy_stopped(data, &mut sink, &control)?;
-    let (mut half, seen) = sink.finish()?;
+    let known = ClusterCache::load(&cache, &boot);
+    let compares = std::env::var_os("FORKLIFT_NO_EXTENTS").is_none();
+    let (copied, mut half, seen) = match CloneSink::new(&session, known.clone(), data, &state.join("kept"), compares)? {
+        Some(mut sink) => {
+            let copied = postgres::copy_stopped(data, &mut sink, &control)?;
+            let stored = sink.store(&control)?;
+            (copied, stored.half, stored.cache)
+        }
+        None => {
+            let mut sink = StoreSink::new(&session, known);
+            let copied = postgres::copy_stopped(data, &mut sink, &control)?;
+            let (half, seen) = sink.finish()?;
+            (copied, half, seen)
+        }
+    };
     half.facts["mark"] = json!(copied.mark);
     let report = commit(session, id, None, Some(half))?;
     seen.save(&cache, &boot);

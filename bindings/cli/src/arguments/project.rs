@@ -80,6 +80,9 @@ pub(crate) struct Capture {
     /// How to take a running database
     #[arg(long, value_enum, default_value_t = CaptureMode::Auto)]
     pub(crate) mode: CaptureMode,
+    /// Read changed files of the database whole, and keep no clone of them to compare blocks with (as FORKLIFT_NO_EXTENTS=1 does)
+    #[arg(long)]
+    pub(crate) no_extents: bool,
 }
 
 /// How to take a running database.

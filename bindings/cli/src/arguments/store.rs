@@ -23,8 +23,8 @@ pub(crate) struct Verify {
     /// How thoroughly; each level does what those before it do
     #[arg(long, value_enum, default_value_t = Level::Metadata)]
     pub(crate) level: Level,
-    /// Read about so many bytes of packs, those first that were not read for the longest, and remember which: a number, or one
-    /// with k, M or G
+    /// Read about so many bytes of packs, those first that were not read for the longest, and remember which; a drill restores about so
+    /// many bytes as well. A number, or one with k, M or G
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) budget: Option<u64>,
     /// Folder for the trees of a drill, which are removed again
@@ -43,7 +43,7 @@ pub(crate) enum Level {
     Packs,
     /// Every chunk, decompressed
     Full,
-    /// A restore of every checkpoint's files
+    /// A restore of every checkpoint, of which the database is started
     Drill,
 }
 

@@ -79,6 +79,9 @@ fn describe_prune(report: &PruneReport) -> String {
     for cluster in &report.clusters {
         table.row(["replaced cluster".to_owned(), cluster.clone()]);
     }
+    if report.kept_bytes > 0 {
+        table.row(["clone of the last capture".to_owned(), format!("{}, mostly shared with the database", text::bytes(report.kept_bytes))]);
+    }
     for orphan in &report.orphans {
         let branch = orphan.branch.as_deref().map(|branch| format!(", branch {branch}")).unwrap_or_default();
         let checkpoints = text::count(u64::try_from(orphan.checkpoints.len()).unwrap_or(u64::MAX), "checkpoint");
@@ -86,7 +89,9 @@ fn describe_prune(report: &PruneReport) -> String {
         table.row([what.to_owned(), format!("{} ({}){branch}, {checkpoints}", text::path(&orphan.root), orphan.id)]);
     }
     let verb = if report.applied { "freed" } else { "would be freed" };
-    format!("{}{} and {} {verb}", table.render(), text::count(report.packs, "pack"), text::bytes(report.bytes))
+    let emptied =
+        if report.trash_emptied > 0 { format!(", and {} of the trash", text::bytes(report.trash_emptied)) } else { String::new() };
+    format!("{}{} and {}{emptied} {verb}", table.render(), text::count(report.packs, "pack"), text::bytes(report.bytes))
 }
 
 fn table(checkpoints: &[CheckpointInfo]) -> String {

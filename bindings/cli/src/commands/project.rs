@@ -2,8 +2,10 @@
 
 use forklift::branch;
 use forklift::files::Coverage;
-use forklift::project::{CaptureOptions, CaptureReport, Project, RecoverOutcome, RecoverReport, RunOptions, SetupOptions, StatusReport};
-use forklift::{Error, ErrorKind};
+use forklift::project::{
+    CaptureOptions, CaptureReport, Project, ReadsByHalf, RecoverOutcome, RecoverReport, RunOptions, SetupOptions, StatusReport,
+};
+use forklift::{Error, ErrorKind, Reads, Reasons};
 
 use super::{history, restore, rewind, turn};
 use crate::arguments::{Capture, CaptureMode, ProjectCommand, Setup};
@@ -81,7 +83,10 @@ fn capture(context: &Context, output: &mut Output<'_>, arguments: &Capture) -> R
         CaptureMode::Online => branch::CaptureMode::Online,
         CaptureMode::Stopped => branch::CaptureMode::Stopped,
     };
-    let report = context.project()?.capture(&arguments.name, &CaptureOptions { mode }, &context.control()).map_err(|error| {
+    let environment = context.environment().clone();
+    let environment = if arguments.no_extents { environment.with("FORKLIFT_NO_EXTENTS", "1") } else { environment };
+    let project = context.project_in(&environment)?;
+    let report = project.capture(&arguments.name, &CaptureOptions { mode }, &context.control()).map_err(|error| {
         let restoring = error.context().iter().any(|(key, holder)| *key == "holder" && holder.contains("restore"));
         if restoring { error.hint("wait for the restore to end") } else { error }
     })?;
@@ -100,7 +105,7 @@ fn describe_capture(report: &CaptureReport) -> String {
         format!(", {} without a reachable server", text::milliseconds(report.downtime_ms))
     };
     format!(
-        "{} is captured as {} ({}) in {}{downtime}: {} read, {} new, {} stored",
+        "{} is captured as {} ({}) in {}{downtime}: {} read, {} new, {} stored{}",
         text::plain(&report.name),
         report.id,
         report.mode,
@@ -108,7 +113,29 @@ fn describe_capture(report: &CaptureReport) -> String {
         text::bytes(report.bytes_read),
         text::bytes(report.bytes_new),
         text::bytes(report.bytes_stored),
+        describe_reads(&report.reads),
     )
+}
+
+/// A line of how many files were read, and why; nothing where none was.
+fn describe_reads(reads: &ReadsByHalf) -> String {
+    let half = |name: &str, reads: &Reads| {
+        let Reasons { new, size_changed, times_changed, racy, other_boot, in_doubt, extents } = reads.why;
+        let reasons = [
+            (new, "new"),
+            (size_changed, "of another size"),
+            (times_changed, "touched"),
+            (extents, "where their blocks changed"),
+            (racy, "too young to be sure"),
+            (other_boot, "of another boot"),
+            (in_doubt, "in doubt"),
+        ];
+        let listed: Vec<_> = reasons.iter().filter(|(files, _)| *files > 0).map(|(files, why)| format!("{files} {why}")).collect();
+        (reads.files_opened > 0).then(|| format!("{} of the {name} ({})", text::count(reads.files_opened, "file"), listed.join(", ")))
+    };
+    let halves = [half("worktree", &reads.files), reads.database.as_ref().and_then(|reads| half("database", reads))];
+    let halves: Vec<_> = halves.into_iter().flatten().collect();
+    if halves.is_empty() { String::new() } else { format!("\nread: {}", halves.join(", ")) }
 }
 
 /// Lines that say what of the worktree is not in a capture; that Git's own folder is not is no news.

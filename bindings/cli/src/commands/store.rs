@@ -1,5 +1,6 @@
 //! The store as a whole: verify, repair, prune, stats.
 
+use forklift::branch::Branches;
 use forklift::store::{
     FindingKind, Loss, PruneOptions, PruneReport, RepairOptions, RepairReport, StatsReport, VerifyLevel, VerifyOptions, VerifyReport,
 };
@@ -49,7 +50,11 @@ fn verify(context: &Context, output: &mut Output<'_>, arguments: &Verify) -> Res
     };
     let scratch = arguments.scratch.as_ref().map(|scratch| context.folder().join(scratch));
     let options = VerifyOptions { level, budget: arguments.budget, scratch };
-    let report = context.existing_store()?.verify(&options, &context.control())?;
+    let store = context.existing_store()?;
+    let report = match level {
+        VerifyLevel::Drill => Branches::open(&store, context.environment())?.drill(&options, &context.control())?,
+        _ => store.verify(&options, &context.control())?,
+    };
     let whole = report.is_whole();
     output.result(&Judged { whole, report }, |judged| describe_verify(&judged.report))?;
     if whole {
@@ -85,6 +90,9 @@ fn describe_verify(report: &VerifyReport) -> String {
     }
     if report.level == VerifyLevel::Drill {
         read.push_str(&format!(", {} restored", text::count(report.drilled, "checkpoint")));
+        if report.drills_left > 0 {
+            read.push_str(&format!(", {} left for another time", text::count(report.drills_left, "checkpoint")));
+        }
     }
     let verdict = if report.is_whole() { "whole".to_owned() } else { text::count(report.findings.len() as u64, "finding") };
     lines.push_str(&format!("{read}: {verdict}"));

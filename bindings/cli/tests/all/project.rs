@@ -23,10 +23,26 @@ fn files_are_captured_shown_and_restored() {
     assert_eq!((said.text(), said.err.contains("project capture")), ("", true));
 
     let capture = run(&["capture", "first", "--json"]).facts();
-    for member in ["id", "name", "mode", "downtime_ms", "total_ms", "bytes_read", "bytes_new", "bytes_stored", "fsyncs", "coverage"] {
+    for member in [
+        "id",
+        "name",
+        "mode",
+        "downtime_ms",
+        "total_ms",
+        "bytes_read",
+        "bytes_new",
+        "bytes_stored",
+        "fsyncs",
+        "coverage",
+        "files_opened",
+        "reads",
+    ] {
         assert!(capture.get(member).is_some(), "{member}: {capture}");
     }
     assert_eq!((&capture["name"], &capture["mode"]), (&json!("first"), &json!("files")));
+    let why = &capture["reads"]["files"]["why"];
+    assert_eq!((&why["new"], &capture["reads"]["database"]), (&capture["files_opened"], &json!(null)), "{capture}");
+    keys(why, &["new", "size_changed", "times_changed", "racy", "other_boot", "in_doubt", "extents"]);
     assert_eq!(run(&["capture", "first", "--json"]).error(3)["kind"], "already_exists");
 
     write(&folder.join("a.txt"), "two\n");
@@ -49,6 +65,11 @@ fn files_are_captured_shown_and_restored() {
     assert_eq!((read(&folder.join("a.txt")).as_str(), folder.join("b.txt").exists()), ("one\n", false));
     run(&["restore", restore["safety"].as_str().unwrap()]).text();
     assert_eq!((read(&folder.join("a.txt")).as_str(), folder.join("b.txt").exists()), ("two\n", true));
+
+    write(&folder.join("c.txt"), "three\n");
+    let text = run(&["capture", "told", "--no-extents"]);
+    let read = text.text().lines().find(|line| line.starts_with("read: ")).unwrap_or_default();
+    assert!(read.contains(" of the worktree (") && read.contains("1 new"), "{text:?}");
 
     let log = run(&["log", "--json"]).facts();
     let log = log.as_array().unwrap();
@@ -81,7 +102,10 @@ fn the_database_goes_with_the_files() {
     for figure in ["bytes_read", "bytes_new", "bytes_stored", "fsyncs"] {
         assert!(capture[figure].as_u64().unwrap() > 0, "{figure}: {capture}");
     }
+    let of_database = &capture["reads"]["database"];
+    assert!(of_database["why"]["new"].as_u64() > Some(100) && of_database["bytes_read"].as_u64() > Some(10 << 20), "{capture}");
     let again = run(&["capture", "again", "--json"]).facts();
+    assert_eq!(again["reads"]["database"]["files_opened"], 0);
     assert_eq!((&again["mode"], &again["bytes_new"], &again["bytes_stored"]), (&json!("unchanged"), &json!(0), &json!(0)));
     write(&folder.join("code.txt"), "two\n");
     psql("INSERT INTO notes VALUES ('two')").text();

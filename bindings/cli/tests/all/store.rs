@@ -57,11 +57,48 @@ fn a_store_is_counted_pruned_and_verified() {
         assert!(place.run(&["store", "verify", "--level", level]).text().ends_with(": whole\n"));
     }
     let verify = place.run(&["store", "verify", "--level", "full", "--budget", "1M", "--json"]).facts();
-    keys(&verify, &["whole", "level", "checkpoints", "packs", "packs_read", "bytes_read", "packs_left", "drilled", "findings", "losses"]);
+    keys(
+        &verify,
+        &[
+            "whole",
+            "level",
+            "checkpoints",
+            "packs",
+            "packs_read",
+            "bytes_read",
+            "packs_left",
+            "drilled",
+            "drills_left",
+            "findings",
+            "losses",
+        ],
+    );
     assert_eq!((&verify["whole"], &verify["packs_read"]), (&json!(true), &json!(2)));
     assert_eq!(place.run(&["store", "verify", "--level", "drill"]).code, 2, "a drill needs a folder");
     let drill = place.run(&["store", "verify", "--level", "drill", "--scratch", "."]);
     assert!(drill.text().contains("1 checkpoint restored: whole"), "{drill:?}");
+}
+
+#[test]
+fn a_drill_starts_the_database_of_a_checkpoint_a_day() {
+    let place = Place::new();
+    let folder = place.project("pair");
+    for name in ["first", "second"] {
+        write(&folder.join("code.txt"), name);
+        place.run_in(&folder, &["project", "capture", name]).text();
+    }
+    let arguments = ["store", "verify", "--level", "drill", "--scratch", ".", "--budget", "1", "--json"];
+    let left = || {
+        let facts = place.run(&arguments).facts();
+        (facts["drilled"].as_u64().unwrap(), facts["drills_left"].as_u64().unwrap())
+    };
+    assert_eq!([left(), left()], [(1, 1), (1, 1)]);
+    // A checkpoint whose server cannot be started is not whole.
+    let said = place.command(place.path(), &arguments).env("FORKLIFT_KEEPER", place.path().join("absent")).output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((said.status.code(), &told["findings"][0]["kind"]), (Some(1), &json!("drill")), "{told}");
+    let remaining: Vec<_> = place.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(remaining.iter().all(|name| !name.to_string_lossy().starts_with("forklift-drill")), "{remaining:?}");
 }
 
 #[test]

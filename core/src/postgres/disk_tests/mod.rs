@@ -1,5 +1,6 @@
 //! Tests of clusters on disk with real installations, clusters and servers.
 
+mod clone_sink;
 mod cluster;
 mod control_file;
 mod prepare;

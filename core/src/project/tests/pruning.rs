@@ -57,3 +57,27 @@ fn the_state_of_a_removed_worktree_goes_on_request() {
     edit(&machine.work());
     restore(&project, "mine");
 }
+
+#[test]
+fn what_rewriting_gains_is_told_before_and_is_what_it_gains() {
+    let (machine, project) = Machine::with_project();
+    let mut noise = vec![0; 300_000];
+    blake3::Hasher::new().update(b"large").finalize_xof().fill(&mut noise);
+    drop(crate::sys::fs::write_unsynced(&machine.work().join("large"), &[&noise], 0o644).expect("write"));
+    let large = capture(&project, "large").id;
+    std::fs::remove_file(machine.work().join("large")).expect("remove");
+    capture(&project, "small");
+    project.forget(&[large], true, &Control::silent()).unwrap();
+    let bytes = || project.store().stats(&Control::silent()).unwrap().pack_bytes;
+    let before = bytes();
+    let preview = project.prune(false, &[], &Control::silent()).unwrap();
+    assert_eq!(bytes(), before);
+    let pruned = project.prune(true, &[], &Control::silent()).unwrap();
+    assert_eq!(
+        (preview.packs, preview.packs_written, preview.bytes, preview.trash_emptied),
+        (pruned.packs, pruned.packs_written, pruned.bytes, pruned.trash_emptied)
+    );
+    assert!(pruned.packs_written > 0 && pruned.bytes >= 300_000, "{pruned:?}");
+    assert_eq!(before - bytes(), pruned.bytes);
+    restore(&project, "small");
+}

@@ -76,6 +76,16 @@ impl Held {
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        match self {
+            Self::Real(lock) => lock.release(),
+            #[cfg(test)]
+            Self::Simulated { .. } => {}
+        }
+    }
+}
+
 /// A file system. Errors name the path; what a kind of failure means is told with the functions of `sys::fs`.
 pub(in crate::store) trait Disk: Debug + Send + Sync {
     /// Opens a file for reading.
@@ -125,10 +135,20 @@ pub(in crate::store) trait Disk: Debug + Send + Sync {
         lock::poll(path, patience, control, || self.try_lock(path, mode, false))
     }
 
-    /// The whole content of a file.
+    /// The whole content of a file. What is not known to be of a bounded size is read with [`Disk::read_at_most`].
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        self.read_at_most(path, u64::MAX)
+    }
+
+    /// As [`Disk::read`]; `Corrupt` where it has more bytes, for which no memory is taken.
+    fn read_at_most(&self, path: &Path, limit: u64) -> Result<Vec<u8>> {
         let file = self.open(path)?;
         let len = file.len().map_err(|source| Error::io("stat", path, source))?;
+        if len > limit {
+            return Err(Error::new(ErrorKind::Corrupt, format!("{} is too long: {len} bytes, of at most {limit}", path.display()))
+                .with("path", path.display())
+                .hint("put the file back from a copy of the store"));
+        }
         // One byte more, so that the read that is not filled tells the end.
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX).saturating_add(1)];
         let mut filled = 0;
@@ -146,9 +166,9 @@ pub(in crate::store) trait Disk: Debug + Send + Sync {
         Ok(bytes)
     }
 
-    /// As [`Disk::read`], with a file that does not exist as `None`.
-    fn read_optional(&self, path: &Path) -> Result<Option<Vec<u8>>> {
-        match self.read(path) {
+    /// As [`Disk::read_at_most`], with a file that does not exist as `None`.
+    fn read_optional(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+        match self.read_at_most(path, limit) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             other => other.map(Some),
         }
@@ -226,7 +246,7 @@ pub(in crate::store) trait Disk: Debug + Send + Sync {
 
     /// Tells one file from another that takes its name later; `None` where nothing is there.
     fn stamp(&self, path: &Path) -> Result<Option<[u64; 4]>> {
-        let Some(bytes) = self.read_optional(path)? else { return Ok(None) };
+        let Some(bytes) = self.read_optional(path, u64::MAX)? else { return Ok(None) };
         let hash = blake3::hash(&bytes);
         let (words, _) = hash.as_bytes().as_chunks::<8>();
         let mut stamp = [0; 4];

@@ -8,7 +8,7 @@ use crate::store::wire::{Cursor, Malformed, Parsed};
 
 const MAGIC: &[u8; 8] = b"FLKINDX\n";
 const VERSION: u32 = 1;
-const HEADER: usize = 48;
+pub(super) const HEADER: usize = 48;
 const PACK: usize = 40;
 const ROW: usize = 32;
 const HASH: usize = 32;
@@ -95,21 +95,29 @@ impl Segment {
         bytes.last_chunk()
     }
 
-    /// Parses a file and checks its hash, its lengths and the order of its rows.
-    pub(in crate::store) fn parse(bytes: Vec<u8>, uuid: &[u8; 16]) -> Parsed<Self> {
-        let mut cursor = Cursor::new(&bytes);
+    /// Checks the first bytes of a file of `len` bytes; gives where its rows begin and end, and its sequence.
+    pub(in crate::store) fn check_header(bytes: &[u8], len: u64, uuid: &[u8; 16]) -> Parsed<(usize, usize, u64)> {
+        let mut cursor = Cursor::new(bytes);
         cursor.expect(MAGIC, "it is not an index segment")?;
         cursor.expect(&VERSION.to_le_bytes(), "it has another version")?;
         let pack_count = cursor.u32()? as usize;
         let row_count = usize::try_from(cursor.u64()?).map_err(|_| Malformed("it has too many rows"))?;
         let sequence = cursor.u64()?;
         cursor.expect(uuid, "it belongs to another store")?;
-        let rows_start = pack_count.checked_mul(PACK).and_then(|len| len.checked_add(HEADER));
-        let rows_end = row_count.checked_mul(ROW).zip(rows_start).and_then(|(len, start)| len.checked_add(start));
-        let (Some(start), Some(end)) = (rows_start, rows_end) else { return Err(Malformed("its counts are impossible")) };
-        if end.checked_add(HASH) != Some(bytes.len()) || u32::try_from(row_count).is_err() {
+        let start = pack_count.checked_mul(PACK).and_then(|len| len.checked_add(HEADER));
+        let end = row_count.checked_mul(ROW).zip(start).and_then(|(len, start)| len.checked_add(start));
+        let (Some(start), Some(end)) = (start, end) else { return Err(Malformed("its counts are impossible")) };
+        if end.checked_add(HASH).map(|end| end as u64) != Some(len) || u32::try_from(row_count).is_err() {
             return Err(Malformed("its counts do not fit its size"));
         }
+        Ok((start, end, sequence))
+    }
+
+    /// Parses a file and checks its hash, its lengths and the order of its rows.
+    pub(in crate::store) fn parse(bytes: Vec<u8>, uuid: &[u8; 16]) -> Parsed<Self> {
+        let (start, end, sequence) = Self::check_header(&bytes, bytes.len() as u64, uuid)?;
+        let mut cursor = Cursor::new(bytes.get(HEADER..start).unwrap_or_default());
+        let pack_count = (start - HEADER) / PACK;
         let covered = bytes.get(..end).ok_or(Malformed("it ends too early"))?;
         if Some(blake3::hash(covered).as_bytes()) != Self::hash(&bytes) {
             return Err(Malformed("its hash is wrong"));

@@ -2,15 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::segment::{Location, Row, Segment};
+use super::segment::{HEADER, Location, Row, Segment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::ChunkId;
-use crate::store::chunk::hex;
+use crate::store::chunk::from_hex;
+use crate::store::disk::{self, Disk};
 use crate::store::layout::{Layout, PackId};
 use crate::store::packfile::PackFile;
+
+/// A segment of more bytes is read twice, so that no memory is taken for what is not one.
+const UNCHECKED: u64 = 64 << 20;
 
 /// The index as it was at one moment. Immutable; a new one is loaded when it may be out of date.
 #[derive(Debug)]
@@ -60,17 +65,20 @@ impl View {
                 view.segments.push((text, Arc::clone(segment)));
                 continue;
             }
-            let bytes = match layout.disk().read_optional(&layout.index().join(&name)) {
-                Ok(Some(bytes)) => bytes,
-                Ok(None) => return Ok(None),
+            let path = layout.index().join(&name);
+            let hash = text.strip_suffix(".idx").and_then(from_hex);
+            let whole = match hash.map(|hash| is_whole(layout.disk(), &path, uuid, &hash)).transpose() {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
                 // It cannot be read, or is a folder: as good as damaged, since the packs have it all. But not for want of memory or descriptors.
-                Err(error) if error.kind() == ErrorKind::Io && matches!(error.os(), None | Some(libc::EIO)) => {
-                    view.damaged.push(text);
-                    continue;
-                }
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == ErrorKind::Io && matches!(error.os(), None | Some(libc::EIO)) => false,
+                other => other? == Some(true),
             };
-            let named = Segment::hash(&bytes).is_some_and(|hash| text.strip_suffix(".idx") == Some(&hex(hash)));
+            if !whole {
+                view.damaged.push(text);
+                continue;
+            }
+            let Some(bytes) = layout.disk().read_optional(&path, u64::MAX)? else { return Ok(None) };
+            let named = Segment::hash(&bytes) == hash.as_ref();
             match Segment::parse(bytes, uuid) {
                 Ok(segment) if named => view.segments.push((text, Arc::new(segment))),
                 _ => view.damaged.push(text),
@@ -143,6 +151,32 @@ impl View {
     pub(in crate::store) fn next_sequence(&self) -> u64 {
         self.segments.iter().map(|(_, segment)| segment.sequence).max().unwrap_or_default().saturating_add(1)
     }
+}
+
+/// Whether a segment may be read into memory as a whole: it is small, or has the hash that names it.
+fn is_whole(disk: &dyn Disk, path: &Path, uuid: &[u8; 16], hash: &[u8; 32]) -> Result<bool> {
+    let failed = |source| Error::io("read", path, source);
+    let file = disk.open(path)?;
+    let len = file.len().map_err(failed)?;
+    if len <= UNCHECKED {
+        return Ok(true);
+    }
+    let mut header = [0; HEADER];
+    disk::read_exact_at(file.as_ref(), &mut header, 0).map_err(failed)?;
+    if Segment::check_header(&header, len, uuid).is_err() {
+        return Ok(false);
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    let (mut at, end) = (0, len - hash.len() as u64);
+    while at < end {
+        let step = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        let piece = buffer.get_mut(..step).unwrap_or_default();
+        disk::read_exact_at(file.as_ref(), piece, at).map_err(failed)?;
+        hasher.update(piece);
+        at += step as u64;
+    }
+    Ok(hasher.finalize().as_bytes() == hash)
 }
 
 /// A segment, in memory only, of one pack: by its footer, else by walking its chunks.

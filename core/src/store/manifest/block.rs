@@ -115,3 +115,35 @@ pub(super) fn wrong(id: &ChunkId, why: Malformed) -> Error {
         .with("chunk", id)
         .hint("this checkpoint cannot be read whole; others are not affected")
 }
+
+/// Reads a block to its end or to what is wrong in it: whatever parses is allowed in a manifest, and is read again as it is
+/// when it is written.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn check_any(mut block: Block) {
+    let (mut body, mut previous, mut entries, mut children) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    while block.level == 0
+        && let Ok(Some((found, list))) = block.entry()
+    {
+        entry::encode(&mut body, &previous, &found, list.as_ref());
+        previous.clone_from(&found.path);
+        assert!(entry::check(&found).is_ok(), "what is read may be written");
+        entries.push((found, list));
+    }
+    while block.level > 0
+        && let Ok(Some(child)) = block.child()
+    {
+        put_child(&mut body, &previous, &child);
+        previous.clone_from(&child.first);
+        children.push(child);
+        assert!(body.len() <= block.bytes.len(), "nothing is written that was not there");
+    }
+    let count = entries.len().max(children.len()) as u64;
+    if count == 0 {
+        return;
+    }
+    let again = Block::parse(block.id, encode(block.level, count, &body));
+    assert!(again.is_ok(), "what is written is read");
+    let Ok(mut again) = again else { return };
+    entries.into_iter().for_each(|one| assert_eq!(again.entry(), Ok(Some(one))));
+    children.into_iter().for_each(|one| assert_eq!(again.child(), Ok(Some(one))));
+}

@@ -36,7 +36,7 @@ pub(super) struct List {
 }
 
 /// Checks a path: what may stand in a manifest and so be written below a folder.
-pub(super) fn check_path(path: &[u8]) -> Parsed<()> {
+pub(in crate::store) fn check_path(path: &[u8]) -> Parsed<()> {
     if path.is_empty() || path.len() > MAX_PATH {
         return Err(Malformed(if path.is_empty() { "a path is empty" } else { "a path is longer than 65536 bytes" }));
     }

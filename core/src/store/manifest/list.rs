@@ -54,6 +54,26 @@ fn header(level: u8, count: usize) -> Vec<u8> {
     out
 }
 
+/// The bytes of a node.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn encode(level: u8, node: &Node) -> Vec<u8> {
+    match node {
+        Node::Chunks(chunks) => {
+            let mut bytes = header(level, chunks.len());
+            put_chunks(&mut bytes, chunks);
+            bytes
+        }
+        Node::Nodes(nodes) => {
+            let mut bytes = header(level, nodes.len());
+            for (id, count) in nodes {
+                bytes.extend_from_slice(&id.0);
+                put_varint(&mut bytes, *count);
+            }
+            bytes
+        }
+    }
+}
+
 /// Parses a node that must be of a level below `above`.
 pub(super) fn parse(bytes: &[u8], above: u8) -> Parsed<(u8, Node)> {
     let mut cursor = Cursor::new(bytes);

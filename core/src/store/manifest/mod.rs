@@ -14,6 +14,8 @@ mod walk;
 mod writer;
 
 pub(super) use apart::{apart, find};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(in crate::store) use entry::check_path;
 pub use reader::ManifestReader;
 pub(super) use survey::{Survey, Surveyor, is_damage};
 pub(super) use walk::walk;
@@ -75,11 +77,13 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
-/// Reads bytes as any part of a manifest, for tests with hostile ones.
-#[cfg(test)]
-pub(super) fn parse_any(bytes: &[u8]) {
-    if let Ok(mut block) = block::Block::parse(super::ChunkId::ZERO, bytes.to_vec()) {
-        if block.level == 0 { while let Ok(Some(_)) = block.entry() {} } else { while let Ok(Some(_)) = block.child() {} }
+/// Reads bytes as any part of a manifest, hostile or not, and checks what must hold of all that parses.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn check_any(bytes: &[u8]) {
+    if let Ok(block) = block::Block::parse(super::ChunkId::ZERO, bytes.to_vec()) {
+        block::check_any(block);
     }
-    list::parse(bytes, list::TOP).ok();
+    if let Ok((level, node)) = list::parse(bytes, list::TOP) {
+        assert_eq!(list::encode(level, &node), bytes, "a node has one form");
+    }
 }

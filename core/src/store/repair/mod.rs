@@ -6,13 +6,14 @@
 mod salvage;
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use salvage::Salvage;
 
 use super::index::View;
-use super::layout::{FOLDERS, PackId};
+use super::layout::{FOLDERS, Layout, PackId};
 use super::manifest::{Survey, Surveyor};
+use super::pack;
 use super::parallel::Helpers;
 use super::prune::{Change, Trash, alone, index_without, move_into, new_generation, only_one, retire, sync_moved};
 use super::verify::{Examined, Holdings, Loss, Losses, doubts, examine, of_bytes, read_refs};
@@ -190,7 +191,7 @@ fn recover_missing(
         let before = (salvage.chunks, report.packs_put_back);
         for (path, id) in Trash::list(layout)?.packs {
             control.check()?;
-            let Some(bytes) = layout.disk().read_optional(&path)? else { continue };
+            let Some(bytes) = read_pack(layout, &path)? else { continue };
             let found = of_bytes(&bytes, store.uuid_bytes(), &id, true);
             if !found.whole.iter().any(|blob| wanted.contains(&blob.id)) {
                 continue;
@@ -205,7 +206,7 @@ fn recover_missing(
         }
         for path in quarantined(store)? {
             control.check()?;
-            let Some(bytes) = layout.disk().read_optional(&path)? else { continue };
+            let Some(bytes) = read_pack(layout, &path)? else { continue };
             let found = of_bytes(&bytes, store.uuid_bytes(), &PackId([0; 32]), true);
             take_wanted(salvage, &bytes, &found, &wanted)?;
         }
@@ -213,6 +214,14 @@ fn recover_missing(
         if (salvage.chunks, report.packs_put_back) == before {
             return Ok(());
         }
+    }
+}
+
+/// What may be a pack; nothing where it is gone or longer than a pack can be.
+fn read_pack(layout: &Layout, path: &Path) -> Result<Option<Vec<u8>>> {
+    match layout.disk().read_optional(path, pack::MAX_BYTES) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+        other => other,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::ErrorKind;
 use crate::store::{PruneOptions, RepairOptions, VerifyLevel, VerifyOptions};
 
 /// Runs an ignored test of this program after a shell command in a namespace where we may mount.
-fn in_namespace(test: &str, shell: &str, input: &std::path::Path) {
+pub(super) fn in_namespace(test: &str, shell: &str, input: &std::path::Path) {
     let possible = Command::new("unshare").args(["-Urm", "true"]).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
     if !possible {
         println!("SKIPPED {test}: user and mount namespaces are not allowed here");

@@ -235,10 +235,10 @@ proptest! {
 
     #[test]
     fn any_block_parses_or_fails(level in 0_u8..3, body in proptest::collection::vec(any::<u8>(), 0..300), count in 0_u8..5) {
-        use crate::store::manifest::parse_any;
+        use crate::store::manifest::check_any;
         let bytes = [b"FLKM", &[1, level, count][..], &body].concat();
-        parse_any(&bytes);
-        parse_any(&[b"FLKL", &[1, level, count][..], &body].concat());
-        parse_any(&body);
+        check_any(&bytes);
+        check_any(&[b"FLKL", &[1, level, count][..], &body].concat());
+        check_any(&body);
     }
 }

@@ -114,3 +114,26 @@ fn the_last_refs_are_read_and_no_others() {
     assert_eq!(store.last_refs(1000).unwrap().0.len(), 29);
     assert_eq!(store.last_refs(0).unwrap(), (Vec::new(), Vec::new()));
 }
+
+#[test]
+fn refs_can_be_read_from_any_one_on_from_both_ends() {
+    let (_folder, store) = new_store();
+    commit(&store, "a", &tree(&[("f", noise(1, 10))]));
+    let root = store.find_ref("a").unwrap().files.unwrap().root;
+    for id in ["b", "c", "d", "e"] {
+        drop(sys::fs::write_unsynced(&store.path().join("refs").join(id), &[&encode(&reference(id, root)).unwrap()], 0o400).unwrap());
+    }
+    overwrite(&store.path().join("refs/c"), b"?");
+    let ids =
+        |after| store.refs_after(after).unwrap().map(|found| found.map(|found| found.id).map_err(|error| error.kind())).collect::<Vec<_>>();
+    let ok = |id: &str| Ok(id.to_owned());
+    assert_eq!(ids(None), [ok("a"), ok("b"), Err(ErrorKind::Corrupt), ok("d"), ok("e")]);
+    assert_eq!(ids(Some("b")), [Err(ErrorKind::Corrupt), ok("d"), ok("e")]);
+    assert_eq!(ids(Some("bb")), ids(Some("b")), "one that is gone is a place too");
+    assert_eq!(ids(Some("z")), []);
+    let mut both = store.refs_after(Some("a")).unwrap();
+    store.remove_ref("e").unwrap();
+    assert_eq!(both.next_back().unwrap().unwrap().id, "d", "one that was removed since is left out");
+    assert_eq!(both.next().unwrap().unwrap().id, "b");
+    assert!(both.next_back().unwrap().is_err() && both.next().is_none() && both.next_back().is_none());
+}

@@ -1,3 +1,4 @@
+use super::crash::content;
 use super::*;
 use crate::store::{FindingKind, PruneOptions, VerifyLevel, VerifyOptions, VerifyReport};
 use crate::{CancelToken, ErrorKind};
@@ -198,6 +199,37 @@ fn a_drill_gives_each_checkpoint_to_the_caller() {
     assert_eq!((report.findings[0].kind, &report.findings[0].checkpoints[..]), (FindingKind::Drill, &["a".to_owned()][..]));
     let error = store.drill(&VerifyOptions::default(), &mut |_| Ok(()), &Control::silent()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn drills_with_a_budget_come_round_to_every_checkpoint() {
+    let (_folder, store) = new_store();
+    pair(&store);
+    commit(&store, "c", &content("c"));
+    let scratch = tempfile::tempdir().unwrap();
+    let daily = |budget, fails: &str| {
+        let options = VerifyOptions { budget: Some(budget), scratch: Some(scratch.path().to_owned()), ..VerifyOptions::default() };
+        let mut seen = Vec::new();
+        let mut started = |drilled: &crate::store::Drilled<'_>| {
+            seen.push(drilled.checkpoint.id.clone());
+            let failed = || Err(crate::Error::new(ErrorKind::ServerStart, "it did not start"));
+            if drilled.checkpoint.id == fails { failed() } else { Ok(()) }
+        };
+        let report = Store::open(store.path()).unwrap().drill(&options, &mut started, &Control::silent()).unwrap();
+        assert_eq!((report.drilled + u64::from(!report.is_whole()), report.drills_left), (seen.len() as u64, 3 - seen.len() as u64));
+        seen
+    };
+    // The newest of those that were never restored, then those that were not for the longest.
+    assert_eq!([daily(1, ""), daily(1, ""), daily(1, ""), daily(1, "")], [["c"], ["b"], ["a"], ["c"]]);
+    // One that failed stays among the first.
+    assert_eq!([daily(1, "b"), daily(1, "b"), daily(1, ""), daily(1, "")], [["b"], ["b"], ["b"], ["a"]]);
+    assert_eq!(daily(1 << 30, "").len(), 3);
+    store.remove_ref("b").unwrap();
+    let quick = VerifyOptions { level: VerifyLevel::Packs, budget: Some(1), ..VerifyOptions::default() };
+    store.verify(&quick, &Control::silent()).unwrap();
+    let remembered = String::from_utf8(sys::fs::read(&store.path().join("verified")).unwrap()).unwrap();
+    assert!(remembered.contains("\na drill ") && !remembered.contains("\nb drill "), "{remembered}");
+    assert!(sys::fs::names(scratch.path()).unwrap().is_empty());
 }
 
 #[test]

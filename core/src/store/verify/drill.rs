@@ -1,14 +1,20 @@
 //! The restore drill: every checkpoint's trees, made anew in a scratch folder.
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Drill, Findings, VerifyOptions};
+use super::remembered::Remembered;
+use super::{Drill, Findings, VerifyOptions, VerifyReport};
+use crate::error::ErrorKind::{Cancelled, Forked, NoSpace, Permission, ReadOnly};
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Control, Unit};
 use crate::store::{ChunkId, ChunkRef, Entry, EntryKind, Reader, Ref};
 use crate::sys::{fs, id};
+
+/// How the folder of each restored checkpoint begins.
+const PREFIX: &str = "forklift-drill-";
 
 /// A checkpoint whose trees were restored.
 #[derive(Debug)]
@@ -21,53 +27,68 @@ pub struct Drilled<'a> {
     pub cluster: Option<PathBuf>,
 }
 
-/// Restores one checkpoint after the other; gives how many came out whole.
+/// Restores one checkpoint after the other, as far as the budget goes: those first that were not restored for the longest, and of
+/// these the newest.
+#[allow(clippy::too_many_arguments, reason = "one step of a verify, which has all of them at hand")]
 pub(super) fn drill(
     reader: &Reader,
     options: &VerifyOptions,
     refs: &[Ref],
+    remembered: &mut Remembered,
     drill: Drill<'_>,
+    report: &mut VerifyReport,
     findings: &mut Findings,
     control: &Control,
-) -> Result<u64> {
+) -> Result<()> {
     let scratch = options.scratch.as_ref().ok_or_else(|| {
         Error::new(ErrorKind::InvalidArgument, "a restore drill needs a scratch folder")
             .hint("name a folder with enough space for one checkpoint")
     })?;
-    let mut done = 0;
-    for reference in refs {
+    let mut order: Vec<&Ref> = refs.iter().collect();
+    if options.budget.is_some() {
+        order.sort_by_key(|reference| (remembered.drilled(&reference.id), Reverse(&reference.id)));
+    }
+    let (mut tried, mut bytes) = (0, 0_u64);
+    for reference in order {
+        if options.budget.is_some_and(|budget| tried > 0 && bytes >= budget) {
+            break;
+        }
         control.check()?;
-        control.report("restore checkpoints", done, refs.len() as u64, Unit::Items);
-        let folder = scratch.join(format!("forklift-drill-{}", id::sortable()?));
-        let result = restore(reader, reference, &folder, control).and_then(|drilled| drill(&drilled));
+        control.report("restore checkpoints", tried, refs.len() as u64, Unit::Items);
+        let folder = scratch.join(format!("{PREFIX}{}", id::sortable()?));
+        let result = restore(reader, reference, &folder, &mut bytes, control).and_then(|drilled| drill(&drilled));
         fs::remove_tree(&folder)?;
+        tried += 1;
         match result {
-            Ok(()) => done += 1,
-            // No checkpoint is to blame for these.
-            Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::NoSpace | ErrorKind::ReadOnly | ErrorKind::Forked) => {
-                return Err(error);
+            Ok(()) => {
+                report.drilled += 1;
+                remembered.add_drill(&reference.id);
             }
+            // No checkpoint is to blame for these.
+            Err(error) if matches!(error.kind(), Cancelled | NoSpace | ReadOnly | Permission | Forked) => return Err(error),
             Err(error) => {
-                findings.drill(&reference.id, reader.store().layout().refs().join(&reference.id).display().to_string(), error.message())
+                remembered.forget_drill(&reference.id);
+                findings.drill(&reference.id, reader.store().layout().refs().join(&reference.id).display().to_string(), error.message());
             }
         }
     }
-    Ok(done)
+    report.drills_left = refs.len() as u64 - tried;
+    Ok(())
 }
 
-fn restore<'a>(reader: &Reader, reference: &'a Ref, folder: &Path, control: &Control) -> Result<Drilled<'a>> {
+fn restore<'a>(reader: &Reader, reference: &'a Ref, folder: &Path, bytes: &mut u64, control: &Control) -> Result<Drilled<'a>> {
     fs::make_folder(folder, 0o700)?;
-    let tree = |name: &str, root: &ChunkId| {
+    let mut tree = |name: &str, root: &ChunkId| {
         let target = folder.join(name);
-        tree(reader, root, &target, control).map(|()| target)
+        tree(reader, root, &target, bytes, control).map(|()| target)
     };
     let files = reference.files.as_ref().map(|half| tree("files", &half.root)).transpose()?;
     let cluster = reference.cluster.as_ref().map(|half| tree("cluster", &half.root)).transpose()?;
     Ok(Drilled { checkpoint: reference, files, cluster })
 }
 
-/// Makes a tree in a folder of our own: names, content, links and permissions; not owners, times and attributes.
-fn tree(reader: &Reader, root: &ChunkId, target: &Path, control: &Control) -> Result<()> {
+/// Makes a tree in a folder of our own: names, content, links and permissions; not owners, times and attributes. Adds to `bytes`.
+fn tree(reader: &Reader, root: &ChunkId, target: &Path, bytes: &mut u64, control: &Control) -> Result<()> {
     use std::os::unix::ffi::OsStrExt;
     fs::make_folder(target, 0o700)?;
     let mut folders = Vec::new();
@@ -77,7 +98,10 @@ fn tree(reader: &Reader, root: &ChunkId, target: &Path, control: &Control) -> Re
         let path = target.join(std::ffi::OsStr::from_bytes(&entry.path));
         parents(target, &path)?;
         match &entry.kind {
-            EntryKind::File { size, chunks, .. } => file(reader, &entry, *size, chunks, &path)?,
+            EntryKind::File { size, chunks, .. } => {
+                file(reader, &entry, *size, chunks, &path)?;
+                *bytes += *size;
+            }
             EntryKind::Folder => {
                 fs::make_folder(&path, 0o700)?;
                 folders.push((path, entry.mode));

@@ -48,6 +48,7 @@ pub(super) fn verify(store: &Store, options: &VerifyOptions, drill: Drill<'_>, c
     let packs = list(store, &view, &mut findings)?;
     report.packs = packs.len() as u64;
     let mut holdings = Holdings::new(store, view.clone(), locked);
+    let mut remembered = Remembered::load(store.layout());
     if options.level >= VerifyLevel::Metadata {
         for doubt in doubts(store, &view, &packs, control)? {
             holdings.bad.extend(doubt.bad.iter().copied());
@@ -55,7 +56,12 @@ pub(super) fn verify(store: &Store, options: &VerifyOptions, drill: Drill<'_>, c
         }
     }
     if options.level >= VerifyLevel::Packs {
-        read_packs(store, options, packs, &mut report, &mut holdings, &mut findings, control)?;
+        let there = packs.clone();
+        let result = read_packs(store, options, packs, &mut remembered, &mut report, &mut holdings, &mut findings, control);
+        if options.budget.is_some() {
+            remembered.save(store.layout(), &there, &refs)?;
+        }
+        result?;
     }
     holdings.bad.iter().for_each(|(id, _)| store.doubt(*id));
     let mut losses = if options.level >= VerifyLevel::Metadata || findings.any_of_packs() {
@@ -72,7 +78,11 @@ pub(super) fn verify(store: &Store, options: &VerifyOptions, drill: Drill<'_>, c
     }
     findings.blame(&losses);
     if options.level >= VerifyLevel::Drill {
-        report.drilled = drill::drill(&reader, options, &refs, drill, &mut findings, control)?;
+        let result = drill::drill(&reader, options, &refs, &mut remembered, drill, &mut report, &mut findings, control);
+        if options.budget.is_some() {
+            remembered.save(store.layout(), &store.layout().list_packs(|_| ())?, &refs)?;
+        }
+        result?;
     }
     report.losses = losses.losses;
     report.findings = findings.list();
@@ -195,10 +205,12 @@ fn list(store: &Store, view: &View, findings: &mut Findings) -> Result<Vec<PackI
 }
 
 /// Reads packs as a whole, several at once, as far as the budget goes.
+#[allow(clippy::too_many_arguments, reason = "one step of a verify, which has all of them at hand")]
 fn read_packs(
     store: &Store,
     options: &VerifyOptions,
     mut packs: Vec<PackId>,
+    remembered: &mut Remembered,
     report: &mut VerifyReport,
     holdings: &mut Holdings<'_>,
     findings: &mut Findings,
@@ -206,8 +218,6 @@ fn read_packs(
 ) -> Result<()> {
     let layout = store.layout();
     let every_chunk = options.level >= VerifyLevel::Full;
-    let there = packs.clone();
-    let mut remembered = Remembered::load(layout);
     if options.budget.is_some() {
         remembered.sort(&mut packs, options.level);
     }
@@ -241,9 +251,6 @@ fn read_packs(
         }
     };
     report.packs_left = left.len() as u64;
-    if options.budget.is_some() {
-        remembered.save(layout, &there)?;
-    }
     result
 }
 

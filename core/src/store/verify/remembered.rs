@@ -1,27 +1,32 @@
-//! When each pack was last read as a whole, for a daily budget: a cache that may be lost.
+//! When each pack was last read as a whole and each checkpoint last restored, for a daily budget: a cache that may be lost.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::report::VerifyLevel;
 use crate::error::Result;
+use crate::store::Ref;
 use crate::store::chunk::from_hex;
 use crate::store::layout::{Layout, PackId};
 use crate::sys::fs::Syncs;
 
 const TITLE: &str = "forklift verified 1";
+/// A longer file is not believed.
+const MAX_BYTES: u64 = 256 << 20;
 
-/// By pack: whether every chunk was read, and in which run. Runs are counted, so that no clock matters.
+/// By pack: whether every chunk was read, and in which run. By checkpoint: in which run it was restored. Runs are counted, so
+/// that no clock matters.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     run: u64,
     packs: HashMap<PackId, (bool, u64)>,
+    drills: HashMap<String, u64>,
 }
 
 impl Remembered {
     /// What the store remembers; nothing where the file does not parse.
     pub(super) fn load(layout: &Layout) -> Self {
-        let bytes = layout.disk().read_optional(&path(layout)).ok().flatten().unwrap_or_default();
+        let bytes = layout.disk().read_optional(&path(layout), MAX_BYTES).ok().flatten().unwrap_or_default();
         let mut found = String::from_utf8(bytes).ok().and_then(|text| Self::parse(&text)).unwrap_or_default();
         found.run = found.run.saturating_add(1);
         found
@@ -34,13 +39,17 @@ impl Remembered {
         }
         let mut lines = body.lines();
         let run = lines.next()?.strip_prefix(TITLE)?.trim().parse().ok()?;
-        let packs = lines.map(|line| {
+        let mut found = Self { run, ..Self::default() };
+        for line in lines {
             let mut words = line.split(' ');
-            let id = PackId(from_hex(words.next()?)?);
-            let every_chunk = words.next()? == "full";
-            Some((id, (every_chunk, words.next()?.parse().ok()?)))
-        });
-        Some(Self { run, packs: packs.collect::<Option<_>>()? })
+            let (id, what, run) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
+            if what == "drill" {
+                found.drills.insert(id.to_owned(), run);
+            } else {
+                found.packs.insert(PackId(from_hex(id)?), (what == "full", run));
+            }
+        }
+        Some(found)
     }
 
     /// Sorts packs so that those come first that were not read at this level, then those that were read longest ago.
@@ -63,8 +72,23 @@ impl Remembered {
         self.packs.remove(id);
     }
 
-    /// Writes it down for the packs that are still there, unless the store cannot be written.
-    pub(super) fn save(&self, layout: &Layout, there: &[PackId]) -> Result<()> {
+    /// The run in which a checkpoint was last restored; 0 for never.
+    pub(super) fn drilled(&self, id: &str) -> u64 {
+        self.drills.get(id).copied().unwrap_or_default()
+    }
+
+    /// A checkpoint was restored and came out whole.
+    pub(super) fn add_drill(&mut self, id: &str) {
+        self.drills.insert(id.to_owned(), self.run);
+    }
+
+    /// One was not: it stays among the first.
+    pub(super) fn forget_drill(&mut self, id: &str) {
+        self.drills.remove(id);
+    }
+
+    /// Writes it down for the packs and checkpoints that are still there, unless the store cannot be written.
+    pub(super) fn save(&self, layout: &Layout, there: &[PackId], refs: &[Ref]) -> Result<()> {
         if layout.disk().check_writable(&layout.tmp()).is_err() || layout.disk().check_writable(layout.root()).is_err() {
             return Ok(());
         }
@@ -72,6 +96,11 @@ impl Remembered {
         for id in there {
             if let Some((every_chunk, run)) = self.packs.get(id) {
                 text.push_str(&format!("\n{id} {} {run}", if *every_chunk { "full" } else { "packs" }));
+            }
+        }
+        for reference in refs {
+            if let Some(run) = self.drills.get(&reference.id) {
+                text.push_str(&format!("\n{} drill {run}", reference.id));
             }
         }
         let hash = blake3::hash(text.as_bytes()).to_hex();

@@ -45,8 +45,9 @@ impl FromStr for VerifyLevel {
 pub struct VerifyOptions {
     /// How thoroughly.
     pub level: VerifyLevel,
-    /// At most about so many bytes of packs are read (one pack at least): those that were not read for the longest. What was
-    /// read is remembered in the store, unless it is read-only. Without a budget all are read and nothing is written.
+    /// At most about so many bytes of packs are read (one pack at least): those that were not read for the longest. A drill then restores
+    /// checkpoints of about so many plain bytes, by the same rule. What was read and restored is remembered in the store, unless it is
+    /// read-only. Without a budget all are read, and nothing is written.
     pub budget: Option<u64>,
     /// An existing folder in which [`VerifyLevel::Drill`] makes, and removes, its trees.
     pub scratch: Option<PathBuf>,
@@ -121,6 +122,8 @@ pub struct VerifyReport {
     pub packs_left: u64,
     /// Checkpoints of which the trees were restored.
     pub drilled: u64,
+    /// Checkpoints that were not restored by a drill, since the budget was spent.
+    pub drills_left: u64,
     /// What is wrong.
     pub findings: Vec<Finding>,
     /// What each checkpoint lost by it.

@@ -3,11 +3,13 @@
 mod checkpoint;
 mod crash;
 mod create;
+mod drill;
 mod faults;
 mod fork;
 mod hostile_source;
 mod login;
 mod outside;
+mod reflink;
 mod registry;
 
 use std::path::Path;

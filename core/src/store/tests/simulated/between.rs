@@ -18,12 +18,12 @@ fn gave_way(error: &crate::Error) -> bool {
 
 #[test]
 fn all_of_another_operation_between_two_calls() {
-    let mut explored = Explored::new(if torture().is_zero() { 0 } else { 2 });
+    let mut explored = Explored::new(if is_short() { 0 } else { 2 });
     let (mut pairs, mut both) = (0, 0);
     for first in OPERATIONS {
         for second in OTHERS {
             let calls = calls_of(first.run);
-            let most = if torture().is_zero() { 12 } else { usize::MAX };
+            let most = if is_short() { 12 } else { usize::MAX };
             for at in calls.iter().copied().step_by(calls.len().div_ceil(most)) {
                 pairs += 1;
                 both += u64::from(interleaved(&first, &second, at, &mut explored));

@@ -30,6 +30,11 @@ fn torture() -> Duration {
     Duration::from_secs_f64(60.0 * minutes)
 }
 
+/// Whether there is no time for more than the quick run takes.
+fn is_short() -> bool {
+    thinning() == 4
+}
+
 /// Every how many-th of the cases a run takes, where there are very many: all of them take half an hour.
 fn thinning() -> usize {
     match torture().as_secs() {

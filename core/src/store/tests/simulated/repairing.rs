@@ -70,7 +70,7 @@ fn damaged(which: usize) -> Arc<SimulatedDisk> {
 
 #[test]
 fn power_is_lost_at_any_step_of_a_repair() {
-    let mut explored = Explored::new(if torture().is_zero() { 0 } else { 6 });
+    let mut explored = Explored::new(if is_short() { 0 } else { 6 });
     let mut salvaged = 0;
     for which in 0..4 {
         let disk = damaged(which);
