@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: all build install demo test torture fuzz lint bench-store bench-scale clean
+.PHONY: all build install demo test torture torture-files fuzz lint bench-store bench-scale clean
 
 all: build
 
@@ -29,6 +29,11 @@ test:
 MINUTES ?= 15
 torture:
 	python3 tests/torture/run.py --minutes $(MINUTES)
+
+# Rewinds of files while editors save and a person and an agent go on writing: ROUNDS of each.
+ROUNDS ?= 10000
+torture-files:
+	FORKLIFT_TORTURE_ROUNDS=$(ROUNDS) cargo test --package forklift --lib -- a_save_in_the_middle_of_an_install no_edit_is_lost_while_turns_and_rewinds_run
 
 # Every fuzz target of the store's parsers, SECONDS each; needs a nightly compiler.
 SECONDS = 60

@@ -87,7 +87,13 @@ impl Branch {
 
     fn compare(&self, reference: &Ref) -> Result<bool> {
         let _lock = self.lock(Mode::Exclusive, &Control::silent())?;
-        let Some((_, captured)) = self.comparable(reference, &self.read_current()?) else { return Ok(false) };
+        self.compare_locked(reference)
+    }
+
+    /// As [`Branch::unchanged_since`], with the branch's lock held.
+    pub(super) fn compare_locked(&self, reference: &Ref) -> Result<bool> {
+        let cluster = self.read_current()?;
+        let Some((_, captured)) = self.comparable(reference, &cluster) else { return self.is_as_made(&cluster, reference) };
         let mark = match self.status()? {
             ServerStatus::Stopped => postgres::mark_stopped(&self.data()?)?,
             ServerStatus::Running { .. } => match self.attach()? {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::clone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::postgres::{Address, ClusterFacts, Mark};
+use crate::store::ChunkId;
 use crate::sys;
 use crate::sys::fs::Syncs;
 
@@ -141,6 +142,12 @@ pub(super) struct ClusterRecord {
     pub(super) passwords_set: bool,
     /// Mark of the cleanly stopped cluster after its first start.
     pub(super) mark: Option<Mark>,
+    /// Root of the checkpoint's half that a restore made it of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) made_of: Option<ChunkId>,
+    /// Mark of its server as a restore started it, before anybody could connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) started: Option<Mark>,
     /// Locales and extensions as they were last read by SQL.
     pub(super) facts: Option<ClusterFacts>,
 }
@@ -155,6 +162,8 @@ impl ClusterRecord {
             sequences_put_back: 0,
             passwords_set: true,
             mark: None,
+            made_of: None,
+            started: None,
             facts: None,
         }
     }

@@ -106,6 +106,7 @@ impl Branch {
         let mut record = ClusterRecord::new(&making.id, &format!("checkpoint:{checkpoint}"));
         record.sequences_put_back = put_back;
         record.mark = Some(postgres::mark_stopped(&data)?);
+        record.made_of = Some(half.root);
         record.facts = Some(captured.facts);
         let id = making.finish(&record)?;
         let mut warnings = filled.warnings;

@@ -3,8 +3,8 @@
 //! Read in this order: `record` and `layout` (what is on disk), `registry` (names, find, delete), `making` (a branch that does
 //! not exist yet), `sweep` (what dead processes left), `create` with `program`, `datadir`, `conf`, `libraries`, `url` and `source_url`,
 //! `settings` (what a fork's server is told), `space`, `fork` with `first_work`, `lifecycle` (start, stop, url), `change` (name, protection), `capture` (a cluster into a checkpoint)
-//! with `storing` and `facts`, `closing` (leaving a database alone), `materialise` (a checkpoint into a cluster) with `cache`, `drill`; `shared` is what the handles have in common,
-//! `needs` what the doctor asks.
+//! with `storing` and `facts`, `closing` (leaving a database alone), `same` (comparing by marks), `materialise` (a checkpoint into a cluster) with `cache`, `drill`;
+//! `shared` is what the handles have in common, `needs` what the doctor asks.
 //!
 //! Locks, always taken in this order: a branch's own, the registry's (held briefly), a cluster's that is being made.
 
@@ -29,6 +29,7 @@ mod needs;
 mod program;
 mod record;
 mod registry;
+mod same;
 mod settings;
 mod shared;
 mod source_url;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::cache::now_ns;
 use super::content::{Content, HashOnly, Outcome, Sink, read};
 use super::scan::{Found, lossy, scan};
-use super::{Coverage, Scope, StatCache};
+use super::{Coverage, DiskState, Scope, StatCache};
 use crate::error::{Error, Result};
 use crate::progress::{Control, Unit};
 use crate::report::Reads;
@@ -91,6 +91,19 @@ pub fn disk_entries(scope: &Scope, cache: &mut StatCache, control: &Control) -> 
         Ok(())
     })?;
     Ok(entries)
+}
+
+/// As [`disk_entries`], with what was left out.
+///
+/// # Errors
+/// As [`capture`].
+pub fn disk_state(scope: &Scope, cache: &mut StatCache, control: &Control) -> Result<DiskState> {
+    let mut entries = Vec::new();
+    let tree = read_tree(scope, &HashOnly, cache, control, &mut |entry| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok(DiskState { entries, scope: Scope { left_out: tree.coverage.left_out, ..scope.clone() } })
 }
 
 /// Names that are read between two looks at what was found, so that content and attributes are held for so many only.

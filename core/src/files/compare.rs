@@ -204,22 +204,18 @@ impl<'a> Links<'a> {
     }
 }
 
-/// What a restore may delete: only what the checkpoint's scope covers, what its capture did not leave out, and what no
-/// ignore rule names, neither the checkpoint's nor the one that held before the restore.
-pub(super) struct Guard<'a> {
+/// What a capture takes: which names are in it if they are there at all.
+pub(super) struct Reach<'a> {
     sources: Option<Vec<Vec<u8>>>,
     excludes: Gitignore,
     nevers: Vec<Vec<u8>>,
     left_out: std::collections::HashSet<&'a std::path::Path>,
-    then: Rules,
-    now: &'a Rules,
 }
 
-impl<'a> Guard<'a> {
-    /// `then` are the checkpoint's rules, `now` those before the restore.
-    pub(super) fn new(scope: &'a Scope, then: Rules, now: &'a Rules) -> Result<Self> {
+impl<'a> Reach<'a> {
+    pub(super) fn new(scope: &'a Scope) -> Result<Self> {
         let left_out = scope.left_out.iter().map(|left| left.path.as_path()).collect();
-        Ok(Self { sources: scope.sources(), excludes: scope.excludes()?, nevers: scope.nevers(), left_out, then, now })
+        Ok(Self { sources: scope.sources(), excludes: scope.excludes()?, nevers: scope.nevers(), left_out })
     }
 
     /// Whether the checkpoint's paths hold it, whatever was then left out of them.
@@ -227,13 +223,38 @@ impl<'a> Guard<'a> {
         self.sources.as_ref().is_none_or(|sources| sources.iter().any(|source| is_below(path, source)))
     }
 
-    /// Whether it may be deleted where the checkpoint does not have it.
-    pub(super) fn may_delete(&self, path: &[u8], is_folder: bool) -> bool {
+    /// Whether the capture would have it, so that a name which it does not have was not there.
+    pub(super) fn captures(&self, path: &[u8], is_folder: bool) -> bool {
         self.covers(path)
             && !excluded(&self.excludes, path, is_folder)
             && !self.nevers.iter().any(|never| is_below(path, never))
             && !path.split(|byte| *byte == b'/').any(|name| name == b".git")
             && (self.left_out.is_empty() || !lossy(path).ancestors().any(|above| self.left_out.contains(above)))
-            && (self.sources.is_some() || !(self.then.names(path, is_folder) || self.now.names(path, is_folder)))
+    }
+}
+
+/// What a restore may delete: only what the checkpoint's scope covers, what its capture did not leave out, and what no
+/// ignore rule names, neither the checkpoint's nor the one that held before the restore.
+pub(super) struct Guard<'a> {
+    reach: Reach<'a>,
+    then: Rules,
+    now: &'a Rules,
+}
+
+impl<'a> Guard<'a> {
+    /// `then` are the checkpoint's rules, `now` those before the restore.
+    pub(super) fn new(scope: &'a Scope, then: Rules, now: &'a Rules) -> Result<Self> {
+        Ok(Self { reach: Reach::new(scope)?, then, now })
+    }
+
+    /// Whether the checkpoint's paths hold it, whatever was then left out of them.
+    pub(super) fn covers(&self, path: &[u8]) -> bool {
+        self.reach.covers(path)
+    }
+
+    /// Whether it may be deleted where the checkpoint does not have it.
+    pub(super) fn may_delete(&self, path: &[u8], is_folder: bool) -> bool {
+        self.reach.captures(path, is_folder)
+            && (self.reach.sources.is_some() || !(self.then.names(path, is_folder) || self.now.names(path, is_folder)))
     }
 }

@@ -27,11 +27,52 @@ pub enum Verdict {
     /// Is already as in the checkpoint.
     Unchanged,
     /// Was not captured (left out by the checkpoint's scope), or is named by an ignore rule of then or now: stays.
+    #[serde(rename = "not captured")]
     NotCaptured,
     /// Only today's scope has it, not the checkpoint's: stays.
     Outside,
     /// Somebody changed it while the restore ran, or has it open for writing: the content that was displaced is kept beside the result.
     Kept,
+    /// Is not what the rewound step left: stays.
+    #[serde(rename = "kept: edited after this step")]
+    KeptAfter,
+    /// Somebody else changed it between two of the rewound steps, or while two sessions were at work: stays.
+    #[serde(rename = "kept: edited between steps")]
+    KeptBetween,
+    /// Somebody has it open or mapped for writing: stays.
+    #[serde(rename = "kept: open for writing")]
+    KeptOpen,
+}
+
+impl Verdict {
+    /// The fixed words for it, as in JSON.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Restore => "restore",
+            Self::Create => "create",
+            Self::Delete => "delete",
+            Self::Unchanged => "unchanged",
+            Self::NotCaptured => "not captured",
+            Self::Outside => "outside",
+            Self::Kept => "kept",
+            Self::KeptAfter => "kept: edited after this step",
+            Self::KeptBetween => "kept: edited between steps",
+            Self::KeptOpen => "kept: open for writing",
+        }
+    }
+
+    /// Whether somebody's edit is the reason that it is not as it was to be.
+    #[must_use]
+    pub fn is_kept(self) -> bool {
+        matches!(self, Self::Kept | Self::KeptAfter | Self::KeptBetween | Self::KeptOpen)
+    }
+
+    /// Whether the path is made, replaced or removed.
+    #[must_use]
+    pub fn touches(self) -> bool {
+        matches!(self, Self::Restore | Self::Create | Self::Delete)
+    }
 }
 
 /// One path of a plan.
@@ -98,14 +139,20 @@ pub fn plan(
 /// The entries of a manifest, checked once more against what must never be touched.
 pub(super) fn entries_of(reader: &Reader, root: &ChunkId) -> Result<Vec<Entry>> {
     let entries: Vec<Entry> = reader.manifest(root)?.collect::<Result<_>>()?;
-    for entry in &entries {
+    check_names(&entries)?;
+    Ok(entries)
+}
+
+/// Checks entries against what must never be touched.
+pub(super) fn check_names(entries: &[Entry]) -> Result<()> {
+    for entry in entries {
         let bad = |name: &[u8]| matches!(name, b"" | b"." | b".." | b".git") || name.contains(&0);
         if entry.path.split(|byte| *byte == b'/').any(bad) {
             let path = String::from_utf8_lossy(&entry.path);
             return Err(Error::new(ErrorKind::Corrupt, format!("a checkpoint names {path:?}, which no capture has")).with("path", path));
         }
     }
-    Ok(entries)
+    Ok(())
 }
 
 type Compared = (State, Option<Stat>);

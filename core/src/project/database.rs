@@ -125,6 +125,11 @@ impl Database {
         self.branch.start(StartOptions { bound_to_owner: false }, control).map(drop)
     }
 
+    /// The same after a restore: what is written from then on is noticed.
+    pub(super) fn start_marked(&self, control: &Control) -> Result<()> {
+        self.branch.start_marked(control)
+    }
+
     pub(super) fn stop(&self, control: &Control) -> Result<()> {
         self.branch.stop(control)
     }
@@ -153,7 +158,22 @@ impl Database {
         self.branch.could_close_at(reference)
     }
 
-    /// The same of a held branch, to which nobody can connect any more from now on.
+    /// Whether what is committed in the current cluster is what `reference` holds, by its mark; `false` in every doubt.
+    pub(super) fn is_unchanged_since(&self, reference: &Ref) -> Result<bool> {
+        self.branch.unchanged_since(reference)
+    }
+
+    /// Whether two checkpoints hold the same database, by their marks; `false` in every doubt.
+    pub(super) fn is_same(&self, first: &Ref, second: &Ref) -> Result<bool> {
+        self.branch.same_database(first, second)
+    }
+
+    /// The same of a held branch, after all clients were shut out of it.
+    pub(super) fn shut_out(&self, reference: &Ref, ran: bool) -> Result<bool> {
+        self.branch.shut_out(reference, ran)
+    }
+
+    /// As [`Database::can_be_left`], of a held branch, to which nobody can connect any more from now on.
     pub(super) fn close_at(&self, reference: &Ref, ran: bool) -> Result<bool> {
         self.branch.close_at(reference, ran)
     }

@@ -96,6 +96,10 @@ impl Database {
         match *self {}
     }
 
+    pub(super) fn start_marked(&self, _: &Control) -> Result<()> {
+        match *self {}
+    }
+
     pub(super) fn stop(&self, _: &Control) -> Result<()> {
         match *self {}
     }
@@ -113,6 +117,18 @@ impl Database {
     }
 
     pub(super) fn can_be_left(&self, _: &Ref) -> Result<bool> {
+        match *self {}
+    }
+
+    pub(super) fn is_unchanged_since(&self, _: &Ref) -> Result<bool> {
+        match *self {}
+    }
+
+    pub(super) fn is_same(&self, _: &Ref, _: &Ref) -> Result<bool> {
+        match *self {}
+    }
+
+    pub(super) fn shut_out(&self, _: &Ref, _: bool) -> Result<bool> {
         match *self {}
     }
 

@@ -49,6 +49,8 @@ impl Project {
             }
             self.install(journal, &mut finished, control)?;
             self.pass("files-installed")?;
+            self.record_rewind(journal, &syncs, control)?;
+            self.pass("rewind-recorded")?;
             journal.state = State::Installed;
             self.write_journal(journal, &syncs)?;
             self.pass("installed")?;
@@ -86,6 +88,12 @@ impl Project {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => self.pass("rollback-safety-removed")?,
         }
+        if journal.rewind.is_some() {
+            match self.store.remove_ref(&journal.checkpoint) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => self.pass("rollback-rewind-removed")?,
+            }
+        }
         if let Some(database) = &database {
             database.release()?;
             self.pass("rollback-branch-released")?;
@@ -110,6 +118,7 @@ impl Project {
             safety: files_of(&safety)?.root,
             staging: &self.folder.staging().join(&journal.id),
             kept: &kept,
+            extent: if journal.rewind.is_some() { files::Extent::Differences } else { files::Extent::Whole },
         };
         let report = files::install(&request, control)?;
         finished.items = report.items;
@@ -147,7 +156,8 @@ fn start_again(database: &Database, journal: &Journal, control: &Control, warnin
     if !journal.server_ran {
         return;
     }
-    if let Err(error) = database.start(control) {
+    let started = if journal.replaces_database { database.start_marked(control) } else { database.start(control) };
+    if let Err(error) = started {
         warnings.push(format!("the server did not start again, start it with `forklift branch start {}`: {error}", database.name()));
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Project;
 use super::record::{FORMAT, read_json, remove_durably, write_json};
+use super::rewind::JournalRewind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::fs::Syncs;
 
@@ -50,6 +51,9 @@ pub(super) struct Journal {
     pub(super) start_hook: Option<Vec<String>>,
     /// Id of the safety checkpoint; it may not exist yet.
     pub(super) safety: String,
+    /// It is a rewind: only what it changes is installed, and the checkpoint is its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rewind: Option<JournalRewind>,
 }
 
 /// `current.json`: the pair that was selected last.
@@ -73,8 +77,12 @@ impl Journal {
 
     /// What it is, for messages.
     pub(super) fn describe(&self) -> String {
-        let name = self.name.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
-        format!("restore of {}{name}, begun {} by process {}", self.checkpoint, crate::sys::id::rfc3339(self.started_ms), self.pid)
+        let what = match (&self.rewind, &self.name) {
+            (Some(rewind), _) => rewind.what.clone(),
+            (None, Some(name)) => format!("restore of {} ({name})", self.checkpoint),
+            (None, None) => format!("restore of {}", self.checkpoint),
+        };
+        format!("{what}, begun {} by process {}", crate::sys::id::rfc3339(self.started_ms), self.pid)
     }
 }
 

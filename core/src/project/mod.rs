@@ -2,7 +2,7 @@
 //!
 //! Read in this order: `configuration` (.forklift.json), `git` and `identity` (worktree to record), `record` (what is on
 //! disk), `handle`, `setup`, `lock` (who may do what at once), `pairing` and `capture`, `checkpoints` (log, show, diff),
-//! `journal`, `restore` with `work` (up to the selection) and `finish`, `recover`, `hooks`, `run`, `status`, `prune`, `turn` (sessions and their turns). `database` is the branch of a project,
+//! `journal`, `restore` with `work` (up to the selection) and `finish`, `rewind`, `recover`, `hooks`, `run`, `status`, `prune`, `turn` (sessions and their turns). `database` is the branch of a project,
 //! in a build without Postgres one that never exists; `failpoint` is for tests.
 
 mod capture;
@@ -27,6 +27,7 @@ mod prune;
 mod record;
 mod recover;
 mod restore;
+mod rewind;
 mod run;
 mod setup;
 mod status;
@@ -41,6 +42,7 @@ pub use handle::{Project, ProjectOptions};
 pub use prune::{ForgetReport, PruneOrphan, PruneReport};
 pub use recover::{RecoverOutcome, RecoverReport};
 pub use restore::{PathVerdict, RestoreOptions, RestorePlan, RestoreReport};
+pub use rewind::{DatabaseChoice, DatabaseFate, RedoOptions, RewindOptions, RewindPlan, RewindPreview, RewindReport, RewindTo};
 pub use run::{RunOptions, RunOutcome};
 pub use setup::{SetupOptions, SetupReport};
 pub use status::{RunningCommand, StatusReport};

@@ -97,8 +97,7 @@ impl Project {
     }
 
     /// Removes retained copies (safety checkpoints but the newest, and but those that rewinds of turns stand on), leftovers, kept clones and
-    /// unneeded packs; without `apply` only tells, and
-    /// the figures are those of an apply now.
+    /// unneeded packs; without `apply` only tells, and the figures are those of an apply now.
     ///
     /// Other projects of the store whose worktree was not found are listed; of these only the ones named by id in `orphans`
     /// go, with their branch and all checkpoints. A worktree that was moved, is not mounted, or belongs to another account

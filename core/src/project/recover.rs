@@ -55,6 +55,10 @@ impl Project {
         }
         let finished = self.finish(&mut journal, &control.uncancellable())?;
         warnings.extend(finished.warnings);
+        if journal.rewind.is_some() {
+            let kept = finished.items.iter().filter(|item| item.verdict.is_kept());
+            warnings.extend(kept.map(|item| format!("{}: {}", crate::report::escape(&item.path), item.verdict.words())));
+        }
         if let Some(kept) = &finished.kept {
             warnings.push(format!("content that is in no checkpoint was kept in {}", kept.display()));
         }

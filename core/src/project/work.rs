@@ -8,6 +8,7 @@ use super::journal::{Journal, State, recovery_needed};
 use super::pairing::PairRequest;
 use super::record::FORMAT;
 use super::restore::{Target, app_stopped, stuck};
+use super::rewind::Rewinding;
 use super::{Project, failpoint};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, InstallRequest, StatCache};
@@ -20,6 +21,8 @@ pub(super) struct Work<'a> {
     project: &'a Project,
     target: &'a Target,
     database: Option<&'a Database>,
+    /// It is a rewind: what is put back is known only when all that is there was kept.
+    rewind: Option<&'a Rewinding<'a>>,
     hooks: Hooks,
     /// What the stop hook said, once it was run: whether the app ran and was stopped.
     stopped: Option<bool>,
@@ -33,6 +36,34 @@ pub(super) struct Work<'a> {
 
 impl<'a> Work<'a> {
     pub(super) fn new(project: &'a Project, target: &'a Target, database: Option<&'a Database>, stopped: Option<bool>) -> Result<Self> {
+        let replaces = target.replaces(database)?;
+        Self::begin(project, target, database, stopped, replaces)
+    }
+
+    /// A rewind, which puts the target's database back where it `replaces` it, and else leaves the database alone.
+    pub(super) fn for_rewind(
+        project: &'a Project,
+        target: &'a Target,
+        database: Option<&'a Database>,
+        rewind: &'a Rewinding<'a>,
+        replaces: bool,
+    ) -> Result<Self> {
+        let mut work = Self::begin(project, target, database, None, replaces)?;
+        work.rewind = Some(rewind);
+        work.journal.checkpoint.clone_from(&rewind.result);
+        work.journal.name = None;
+        work.journal.safety.clone_from(&rewind.safety);
+        work.journal.rewind = Some(rewind.record.clone());
+        Ok(work)
+    }
+
+    fn begin(
+        project: &'a Project,
+        target: &'a Target,
+        database: Option<&'a Database>,
+        stopped: Option<bool>,
+        replaces_database: bool,
+    ) -> Result<Self> {
         let mut warnings = Vec::new();
         // A broken .forklift.json must not keep anyone from restoring a sound one.
         let hooks = match project.configuration() {
@@ -42,7 +73,6 @@ impl<'a> Work<'a> {
             }
             other => other?.hooks,
         };
-        let replaces_database = target.replaces(database)?;
         let journal = Journal {
             format: FORMAT,
             id: crate::sys::id::sortable()?,
@@ -58,9 +88,11 @@ impl<'a> Work<'a> {
             server_ran: false,
             start_hook: hooks.start.clone().filter(|_| stopped == Some(true)),
             safety: crate::sys::id::sortable()?,
+            rewind: None,
         };
         let syncs = Syncs::new();
-        Ok(Self { project, target, database, hooks, stopped, journal, syncs, stored_fsyncs: 0, warnings, stopped_at: None })
+        let (rewind, stored_fsyncs, stopped_at) = (None, 0, None);
+        Ok(Self { project, target, database, rewind, hooks, stopped, journal, syncs, stored_fsyncs, warnings, stopped_at })
     }
 
     pub(super) fn up_to_selection(&mut self, control: &Control) -> Result<()> {
@@ -69,7 +101,10 @@ impl<'a> Work<'a> {
         self.write(State::Prepared, "prepared")?;
         control.check()?;
         self.stop(control)?;
-        self.keep_what_is_there(control)?;
+        let safety = self.keep_what_is_there(control)?;
+        if let Some(rewind) = self.rewind {
+            self.stored_fsyncs += rewind.settle(self.project, &self.journal, &safety, control)?;
+        }
         control.check()?;
         self.project.check_root()?;
         self.project.select(&self.journal, &self.syncs)?;
@@ -79,6 +114,9 @@ impl<'a> Work<'a> {
     /// Makes everything new beside the old, so that a full disk or a damaged chunk is found while nothing is touched.
     fn prepare(&mut self, control: &Control) -> Result<()> {
         self.prepare_cluster(control)?;
+        if self.rewind.is_some() {
+            return Ok(());
+        }
         let reader = self.project.store.reader(control)?;
         let staging = self.project.folder.staging().join(&self.journal.id);
         fs::make_folder(&staging, 0o700)?;
@@ -90,6 +128,7 @@ impl<'a> Work<'a> {
             safety: self.target.files.root,
             staging: &staging,
             kept: &self.project.folder.kept(&self.journal.id),
+            extent: files::Extent::Whole,
         };
         files::stage(&request, control)?;
         self.pass("files-staged")
@@ -112,7 +151,9 @@ impl<'a> Work<'a> {
             self.journal.start_hook = self.hooks.start.clone().filter(|_| stopped);
             self.pass("app-stopped")?;
         }
-        let Some(database) = self.database else { return self.write(State::Stopping, "stopping") };
+        let Some(database) = self.database.filter(|_| self.rewind.is_none() || self.journal.replaces_database) else {
+            return self.write(State::Stopping, "stopping");
+        };
         if !self.journal.replaces_database && !self.close(database)? {
             // Somebody came or wrote since it was looked at first.
             self.journal.replaces_database = true;
@@ -126,6 +167,11 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         self.hold(database)?;
+        if let Some(last) = self.rewind.and_then(Rewinding::last_rows)
+            && !database.shut_out(last, self.journal.server_ran)?
+        {
+            return Err(Error::new(ErrorKind::Edited, "nothing was rewound: rows were changed since it was planned").hint("plan it again"));
+        }
         database.stop(control)?;
         self.pass("server-stopped")
     }
@@ -162,31 +208,42 @@ impl<'a> Work<'a> {
     }
 
     /// The safety checkpoint: all that the checkpoint's scope covers, and the cluster.
-    fn keep_what_is_there(&mut self, control: &Control) -> Result<()> {
+    fn keep_what_is_there(&mut self, control: &Control) -> Result<Ref> {
         let project = self.project;
-        let (refs, _) = project.refs()?;
+        let refs = if self.database.is_some() { project.refs()?.0 } else { Vec::new() };
         let newest = refs.iter().rev().find(|reference| reference.cluster.is_some());
-        let previous = if self.journal.replaces_database { newest } else { Some(&self.target.reference) };
+        let replaces = self.journal.replaces_database || self.rewind.is_some();
+        let previous = if replaces { newest } else { Some(&self.target.reference) };
         let scope = self.target.fresh_scope(project);
         // What goes away must be readable, not only indexed.
         let session = project.store.verifying_session(control)?;
-        let previous = if self.journal.replaces_database { readable(previous, &session)? } else { previous };
+        let previous = if replaces { readable(previous, &session)? } else { previous };
         let mut cache = StatCache::load(&project.folder.stat_cache());
-        let request = PairRequest { scope: &scope, database: self.database, mode: SAFETY_MODE, previous, check_moves: false };
-        let pair = request.take(&session, &mut cache, control)?;
-        if !self.journal.replaces_database && pair.cluster.as_ref().is_some_and(|cluster| cluster.mode != "unchanged") {
+        let existing = scope.existing();
+        let request = PairRequest { scope: &existing, database: self.database, mode: SAFETY_MODE, previous, check_moves: false };
+        let mut pair = request.take(&session, &mut cache, control)?;
+        // A selected path that is gone is gone, not out of its scope.
+        if let Some(recorded) = pair.files.half.facts.get_mut("scope") {
+            recorded["source"] = serde_json::json!(scope.source);
+        }
+        if !replaces && pair.cluster.as_ref().is_some_and(|cluster| cluster.mode != "unchanged") {
             return Err(
                 Error::new(ErrorKind::Busy, "a client wrote to the database while the restore was being prepared").hint("try again")
             );
         }
         let mut facts = pair.facts();
         if let Some(facts) = facts.as_object_mut() {
-            facts.insert("before_restore_of".to_owned(), serde_json::json!(self.target.reference.id));
+            let (what, of) = match self.rewind {
+                Some(rewind) => ("before", &rewind.record.what),
+                None => ("before_restore_of", &self.target.reference.id),
+            };
+            facts.insert(what.to_owned(), serde_json::json!(of));
         }
         let reference = project.reference(RefKind::Safety, self.journal.safety.clone(), None, &pair, facts)?;
         self.stored_fsyncs = session.commit(&reference)?.fsyncs;
         project.save_cache(&cache, &mut self.warnings);
-        self.pass("safety-captured")
+        self.pass("safety-captured")?;
+        Ok(reference)
     }
 
     /// After a failure: back to what was there, unless the pair was selected after all.

@@ -24,6 +24,13 @@ impl SharedPage {
         // SAFETY: the mapping has LENGTH writable bytes and lives as long as `self`.
         unsafe { std::ptr::write_bytes(self.0, byte, LENGTH) };
     }
+
+    /// Writes at its start.
+    pub fn put(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= LENGTH);
+        // SAFETY: the mapping has LENGTH writable bytes, not fewer than are copied, and lives as long as `self`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, bytes.len()) };
+    }
 }
 
 impl Drop for SharedPage {

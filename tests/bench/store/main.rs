@@ -185,8 +185,15 @@ fn restore_tree(store: &Store, half: &Half, target: &Path, state: &Path) -> Resu
     let reader = store.reader(&control)?;
     let scope = Scope::from_facts(&half.facts, target, Vec::new())?;
     let (staging, displaced) = (state.join("staging"), state.join("kept"));
-    let request =
-        InstallRequest { reader: &reader, scope: &scope, target: half.root, safety: safety.half.root, staging: &staging, kept: &displaced };
+    let request = InstallRequest {
+        reader: &reader,
+        scope: &scope,
+        target: half.root,
+        safety: safety.half.root,
+        staging: &staging,
+        kept: &displaced,
+        extent: forklift::files::Extent::Whole,
+    };
     let bytes = files::stage(&request, &control)?;
     let report = files::install(&request, &control)?;
     cache.save(&path)?;

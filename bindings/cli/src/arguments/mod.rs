@@ -5,6 +5,7 @@ mod hook;
 mod pool;
 mod postgres;
 mod project;
+mod rewind;
 mod store;
 mod turn;
 
@@ -17,6 +18,7 @@ pub(crate) use hook::{HookCommand, HookSettings, HostName};
 pub(crate) use pool::{PoolCommand, PoolPath, PoolSystem};
 pub(crate) use postgres::PostgresCommand;
 pub(crate) use project::{Capture, CaptureMode, Diff, Forget, ProjectCommand, Restore, Setup};
+pub(crate) use rewind::{Database, Plan, Redo, Rewind};
 pub(crate) use store::{Level, Repair, StoreCommand, StorePrune, Verify};
 pub(crate) use turn::{Blame, Edited, Log, Replay, Show, TurnBegin, TurnCommand, TurnData, TurnEnd, TurnWait};
 

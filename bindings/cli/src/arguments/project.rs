@@ -20,7 +20,11 @@ pub(crate) enum ProjectCommand {
     Capture(Capture),
     /// Make files and database exactly as they were; what they replace is kept as a checkpoint
     Restore(Restore),
-    /// Roll back or finish an interrupted restore
+    /// Take back what a session's turns did, and nothing else; refused where somebody's edit would be lost
+    Rewind(super::Rewind),
+    /// Take the last rewind back; where all were, the last redo
+    Redo(super::Redo),
+    /// Roll back or finish an interrupted restore or rewind
     Recover,
     /// List the checkpoints, or the turns of agents, newest first
     Log(Log),

@@ -9,6 +9,7 @@ mod pool;
 mod postgres;
 mod project;
 mod restore;
+mod rewind;
 mod store;
 mod turn;
 

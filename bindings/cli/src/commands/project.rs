@@ -7,7 +7,7 @@ use forklift::project::{
 };
 use forklift::{Error, ErrorKind, Reads, Reasons};
 
-use super::{history, restore, turn};
+use super::{history, restore, rewind, turn};
 use crate::arguments::{Capture, CaptureMode, ProjectCommand, Setup};
 use crate::context::Context;
 use crate::exit;
@@ -33,6 +33,8 @@ pub(super) fn run(context: &Context, output: &mut Output<'_>, command: ProjectCo
         }
         ProjectCommand::Capture(arguments) => capture(context, output, &arguments)?,
         ProjectCommand::Restore(arguments) => restore::run(context, output, &arguments)?,
+        ProjectCommand::Rewind(arguments) => rewind::rewind(context, output, arguments)?,
+        ProjectCommand::Redo(arguments) => rewind::redo(context, output, arguments)?,
         ProjectCommand::Recover => {
             let report = context.project()?.recover(&context.control())?;
             output.warnings(&report.warnings);

@@ -1,6 +1,5 @@
 //! `project restore` and its dry run.
 
-use forklift::files::Verdict;
 use forklift::project::{PathVerdict, RestoreOptions, RestorePlan, RestoreReport};
 
 use crate::arguments::Restore;
@@ -68,7 +67,7 @@ fn describe_report(report: &RestoreReport, quiet: bool) -> String {
 }
 
 /// The first of them as `show` makes lines of them, the others as a number.
-fn listed<T>(all: &[T], show: impl Fn(&[T]) -> String) -> String {
+pub(super) fn listed<T>(all: &[T], show: impl Fn(&[T]) -> String) -> String {
     let (first, others) = all.split_at(all.len().min(LISTED));
     let more = if others.is_empty() { String::new() } else { format!("and {} more; --json lists all\n", others.len()) };
     show(first) + &more
@@ -78,22 +77,10 @@ fn name(name: Option<&str>, id: &str) -> String {
     name.map_or_else(|| id.to_owned(), |name| text::plain(name).into_owned())
 }
 
-fn paths(paths: &[PathVerdict]) -> String {
+pub(super) fn paths(paths: &[PathVerdict]) -> String {
     let mut table = Table::plain();
     for found in paths {
-        table.row([word(found.verdict).to_owned(), text::plain(&found.path).into_owned()]);
+        table.row([found.verdict.words().to_owned(), text::plain(&found.path).into_owned()]);
     }
     table.render()
-}
-
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Restore => "restore",
-        Verdict::Create => "create",
-        Verdict::Delete => "delete",
-        Verdict::Unchanged => "unchanged",
-        Verdict::NotCaptured => "not captured",
-        Verdict::Outside => "outside",
-        Verdict::Kept => "kept",
-    }
 }

@@ -16,6 +16,7 @@ mod machine;
 mod process;
 mod project;
 mod readme;
+mod rewind;
 mod store;
 mod turn;
 mod usage;

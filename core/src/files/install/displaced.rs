@@ -31,8 +31,10 @@ pub(super) enum Fate {
     /// A checkpoint has it; whether somebody writes to it cannot be known here. It is still there, for a second look by the
     /// next install.
     Unsure,
-    /// No checkpoint has it, or somebody has it open for writing. It is still there.
+    /// No checkpoint has it, or somebody wrote to it while it was looked at. It is still there.
     Edited,
+    /// Somebody has it open or mapped for writing. It is still there.
+    Open,
 }
 
 /// Looks at what lies under a temporary name and belongs to `path`, and removes it where that loses nothing.
@@ -81,7 +83,7 @@ fn judge(file: &File, path: &Path, contents: &[&[ChunkRef]], remove: &dyn Fn() -
     }
     let mut lease = match ask(file) {
         Asked::Held(lease) => Some(lease),
-        Asked::OpenForWriting => return Ok(Fate::Edited),
+        Asked::OpenForWriting => return Ok(Fate::Open),
         Asked::Unavailable => None,
     };
     let leases = lease.is_some();

@@ -1,11 +1,12 @@
 //! Putting a captured tree back, so that no byte that was there is lost.
 //!
 //! Read in this order: `work` (what has to be done), `permitted` and `space` (whether it can be), `stage`, `steps` (deleting, folders, files, in this order), `place`
-//! (one file), `displaced` (what came out).
+//! (one file), `displaced` (what came out), `put_back` (what came out and was not planned for, in a rewind).
 
 mod displaced;
 mod permitted;
 mod place;
+mod put_back;
 mod space;
 mod stage;
 mod steps;
@@ -18,6 +19,17 @@ use super::scope::Scope;
 use crate::error::Result;
 use crate::progress::Control;
 use crate::store::{ChunkId, Reader};
+
+/// How much of the tree becomes the target, and what happens to somebody's edits of the last moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extent {
+    /// All of it, as a restore does: what somebody edited meanwhile is moved away into the folder of kept files.
+    #[default]
+    Whole,
+    /// Only the paths at which target and safety differ, as a rewind does: what is not as in the safety manifest any more, or
+    /// is open for writing, stays where it is.
+    Differences,
+}
 
 /// What to install and where.
 #[derive(Debug)]
@@ -35,6 +47,8 @@ pub struct InstallRequest<'a> {
     pub staging: &'a Path,
     /// Where displaced files that are in no checkpoint go, by their relative path.
     pub kept: &'a Path,
+    /// All of the target, or only what it changes.
+    pub extent: Extent,
 }
 
 /// What was done.

@@ -6,9 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
+use super::Extent;
 use super::displaced::{Fate, examine, keep, rename_new};
+use super::put_back::put_back;
 use super::stage::{staged, staged_name, write_content};
-use super::steps::clear_folder;
+use super::steps::{clear_folder, remove_folder};
 use super::work::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::compare::{State, same_owner};
@@ -16,6 +18,7 @@ use crate::files::plan::Verdict;
 use crate::files::temporary;
 use crate::store::{Entry, EntryKind};
 use crate::sys;
+use crate::sys::lease::{Asked, ask};
 use crate::sys::tree::{Kind, Stat, split, stat_at, stat_open};
 
 /// How often somebody may change the kind of what is at a path under our hands.
@@ -36,9 +39,12 @@ pub(super) enum Fresh {
     Waiting(Beside),
 }
 
-/// Writes a file, link or pipe beside its path, brings it into place, and gives the stat it had beside.
+/// Writes a file, link or pipe beside its path, brings it into place, and gives the stat it had beside; nothing where a rewind leaves
+/// what is there.
 pub(super) fn whole(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<Option<Stat>> {
-    work.prepare_above(&entry.path)?;
+    if work.leave_moved(&entry.path)? || !work.prepare_above(&entry.path)? {
+        return Ok(None);
+    }
     let beside = beside(work, entry)?;
     insert(work, entry, state, &beside)
 }
@@ -77,7 +83,9 @@ fn directly(staging: &OwnedFd, parent: &OwnedFd, entry: &Entry) -> Option<Stat> 
 
 /// Brings what is whole beside its path into place.
 pub(super) fn insert(work: &mut Work<'_>, entry: &Entry, state: State, beside: &Beside) -> Result<Option<Stat>> {
-    bring_in(work, &beside.parent, &beside.ready, &entry.path)?;
+    if !bring_in(work, &beside.parent, &beside.ready, &entry.path)? {
+        return Ok(None);
+    }
     work.note(&entry.path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
     Ok(beside.stat)
 }
@@ -103,7 +111,9 @@ fn beside(work: &Work<'_>, entry: &Entry) -> Result<Beside> {
 /// is one already.
 pub(super) fn link(work: &mut Work<'_>, entry: &Entry, leader: usize, state: State) -> Result<Option<Stat>> {
     let path = &entry.path;
-    work.prepare_above(path)?;
+    if work.leave_moved(path)? || !work.prepare_above(path)? {
+        return Ok(None);
+    }
     let Some(first) = work.target.get(leader).map(|entry| entry.path.clone()) else { return Ok(None) };
     let identity = |path: &[u8]| {
         let stat = work.root.stat(path).map_err(|errno| work.failed("stat", path, errno))?;
@@ -123,7 +133,9 @@ pub(super) fn link(work: &mut Work<'_>, entry: &Entry, leader: usize, state: Sta
         Err(errno) => return Err(work.failed("link", path, errno)),
     }
     let written = stat_at(parent.as_fd(), &ready).map_err(|errno| work.failed("stat what was written beside", path, errno))?;
-    bring_in(work, &parent, &ready, path)?;
+    if !bring_in(work, &parent, &ready, path)? {
+        return Ok(None);
+    }
     work.note(path, if state == State::Missing { Verdict::Create } else { Verdict::Restore });
     Ok(written)
 }
@@ -255,17 +267,29 @@ fn allowed(result: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// Brings what is whole under a temporary name to its path, and sees to what was there.
-fn bring_in(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<()> {
+/// Brings what is whole under a temporary name to its path, and sees to what was there; tells whether it is there now.
+fn bring_in(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<bool> {
     let name = split(path).1;
     work.touched.insert(split(path).0.to_vec());
+    let rewinds = work.extent == Extent::Differences;
+    let mut planned = work.safety.get(path).map(|entry| entry.kind == EntryKind::Folder);
     for _ in 0..ATTEMPTS {
         let there = stat_at(parent.as_fd(), name).map_err(|errno| work.failed("stat", path, errno))?;
         let result = match there {
             None => match rename_new(parent, ready, name) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(true),
                 result => result,
             },
+            // Made, or made something else of, since it was planned.
+            Some(stat) if rewinds && planned != Some(stat.kind == Kind::Folder) => return leave(work, parent, ready, path),
+            Some(stat) if rewinds && stat.kind == Kind::Folder => {
+                work.open_up(path, &stat)?;
+                if !remove_folder(work, path)? {
+                    return leave(work, parent, ready, path);
+                }
+                planned = None;
+                continue;
+            }
             Some(stat) if stat.kind == Kind::Folder => {
                 clear_folder(work, path, &stat)?;
                 continue;
@@ -274,8 +298,8 @@ fn bring_in(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) ->
                 // Two names of one file: nothing moved, and nothing came out.
                 Ok(()) => return settle(work, parent, ready, path),
                 Err(Errno::INVAL | Errno::NOSYS | Errno::XDEV) => match exchange_in_steps(work, parent, ready, path)? {
-                    true => return Ok(()),
-                    false => continue,
+                    Some(placed) => return Ok(placed),
+                    None => continue,
                 },
                 Err(Errno::BUSY) => return overwrite(work, parent, ready, path),
                 Err(errno) => Err(errno),
@@ -292,36 +316,53 @@ fn bring_in(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) ->
         .hint("stop what writes to it and run it again"))
 }
 
-fn settle(work: &mut Work<'_>, parent: &OwnedFd, displaced: &[u8], path: &[u8]) -> Result<()> {
-    match examine(work, parent, displaced, path)? {
-        Fate::Removed | Fate::Unsure => Ok(()),
-        Fate::Edited => keep(work, parent, displaced, path),
+/// Leaves what is at the path; what was written for it is worth nothing, since its content is in the store.
+fn leave(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<bool> {
+    rustix::fs::unlinkat(parent, ready, AtFlags::empty()).map_err(|errno| work.failed("remove what was written beside", path, errno))?;
+    work.note(path, Verdict::KeptAfter);
+    Ok(false)
+}
+
+/// Tells whether what was brought in is at the path still.
+fn settle(work: &mut Work<'_>, parent: &OwnedFd, displaced: &[u8], path: &[u8]) -> Result<bool> {
+    match (examine(work, parent, displaced, path)?, work.extent) {
+        (Fate::Removed | Fate::Unsure, _) => Ok(true),
+        (Fate::Edited | Fate::Open, Extent::Whole) => keep(work, parent, displaced, path).map(|()| true),
+        (fate, Extent::Differences) => put_back(work, parent, displaced, path, fate).map(|()| false),
     }
 }
 
 /// Where the file system cannot exchange: away with the one, in with the other. Between the two steps the path is not there.
-fn exchange_in_steps(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<bool> {
+/// Nothing where somebody was there first.
+fn exchange_in_steps(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<Option<bool>> {
     let (_, aside) = temporary::pair(path)?;
     match rename_new(parent, split(path).1, &aside) {
         Ok(()) => {}
-        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(work.failed("rename", path, errno)),
     }
     let result = rename_new(parent, ready, split(path).1);
-    settle(work, parent, &aside, path)?;
+    let placed = settle(work, parent, &aside, path)?;
     match result {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
+        Ok(()) => Ok(Some(placed)),
+        Err(Errno::EXIST) => Ok(None),
         Err(errno) => Err(work.failed("rename into place", path, errno)),
     }
 }
 
 /// A file that something is mounted on cannot be renamed: what it holds is kept unless a checkpoint has it, then its content
 /// is replaced in place. A crash in between leaves it for the next run.
-fn overwrite(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<()> {
+fn overwrite(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -> Result<bool> {
     let full = work.root.full(path);
     let failed = |errno| Error::io("overwrite", &full, errno);
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let gentle = work.extent == Extent::Differences;
+    let watched = gentle.then(|| work.root.file(path)).transpose().map_err(failed)?;
+    if watched.is_some_and(|file| matches!(ask(&file), Asked::OpenForWriting)) {
+        leave(work, parent, ready, path)?;
+        work.note(path, Verdict::KeptOpen);
+        return Ok(false);
+    }
     let there = File::from(work.root.open_at(path, flags).map_err(failed)?);
     let stat = stat_open(&there).map_err(failed)?;
     if stat.kind != Kind::File {
@@ -332,6 +373,9 @@ fn overwrite(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -
         Some(EntryKind::File { chunks, .. }) => crate::files::content::matches(&there, &full, chunks, &mut || true)?,
         _ => false,
     };
+    if gentle && !saved {
+        return leave(work, parent, ready, path);
+    }
     let backend = crate::clone::choose(work.root.path(), work.root.path())?;
     if !saved {
         let (unfinished, aside) = temporary::pair(path)?;
@@ -345,7 +389,8 @@ fn overwrite(work: &mut Work<'_>, parent: &OwnedFd, ready: &[u8], path: &[u8]) -
     backend.clone_file(&from, &full, &there, &full)?;
     rustix::fs::fchmod(&there, Mode::from_raw_mode(stat_open(&from).map_err(failed)?.mode.into())).map_err(failed)?;
     work.syncs.file(&there, &full)?;
-    rustix::fs::unlinkat(parent, ready, AtFlags::empty()).map_err(failed)
+    rustix::fs::unlinkat(parent, ready, AtFlags::empty()).map_err(failed)?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -372,7 +417,7 @@ mod tests {
         for path in ["saved", "edited"] {
             put(&lab.at("ready"), b"checkpoint");
             let parent = work.root.parent(path.as_bytes()).expect("folder");
-            assert!(exchange_in_steps(&mut work, &parent, b"ready", path.as_bytes()).expect("exchange"));
+            assert_eq!(exchange_in_steps(&mut work, &parent, b"ready", path.as_bytes()).expect("exchange"), Some(true));
             assert_eq!(get(&lab.at(path)), b"checkpoint");
         }
         assert_eq!(get(&lab.kept().join("edited")), b"human");

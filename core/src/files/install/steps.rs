@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::Extent;
 use super::displaced::{Fate, examine, keep, rename_new};
 use super::place::Fresh;
+use super::put_back::put_back;
 use super::stage::MANY;
 use super::work::Work;
 use crate::error::{Error, ErrorKind, Result};
@@ -39,6 +41,7 @@ pub(super) fn run(work: &mut Work<'_>) -> Result<()> {
 
 /// What an interrupted install left beside the files. Only the folders that an install works in can have such names.
 fn clear_leftovers(work: &mut Work<'_>) -> Result<()> {
+    // For a rewind both hold only what it changes.
     let mut folders: BTreeSet<Vec<u8>> = work.safety.keys().map(|path| split(path).0.to_vec()).collect();
     folders.extend(work.target.iter().map(|entry| split(&entry.path).0.to_vec()));
     for folder in folders {
@@ -65,13 +68,17 @@ fn clear_leftovers(work: &mut Work<'_>) -> Result<()> {
                 continue;
             }
             let parent = work.root.parent(&path).map_err(|errno| work.failed("open the folder of", &path, errno))?;
+            work.vacated.insert(path.clone());
             // Where there are no leases this is the second look, and enough.
             match examine(work, &parent, &name, &path)? {
                 Fate::Removed => {}
                 Fate::Unsure => {
                     rustix::fs::unlinkat(&parent, &name, AtFlags::empty()).map_err(|errno| work.failed("remove", &path, errno))?
                 }
-                Fate::Edited => keep(work, &parent, &name, &path)?,
+                fate @ (Fate::Edited | Fate::Open) => match work.extent {
+                    Extent::Whole => keep(work, &parent, &name, &path)?,
+                    Extent::Differences => put_back(work, &parent, &name, &path, fate)?,
+                },
             }
         }
     }
@@ -106,20 +113,22 @@ fn delete(work: &mut Work<'_>, path: &[u8]) -> Result<()> {
     }
     let Some(stat) = work.root.stat(path).map_err(|errno| work.failed("stat", path, errno))? else { return Ok(()) };
     if stat.kind == Kind::Folder {
-        if remove_folder(work, path)? {
+        let planned = work.extent == Extent::Whole || work.safety.get(path).is_some_and(|entry| entry.kind == EntryKind::Folder);
+        if planned && remove_folder(work, path)? {
             work.note(path, Verdict::Delete);
         } else {
-            work.note(path, Verdict::NotCaptured);
+            work.note(path, if work.extent == Extent::Whole { Verdict::NotCaptured } else { Verdict::KeptAfter });
         }
         return Ok(());
     }
-    take_away(work, path)?;
-    work.note(path, Verdict::Delete);
+    if take_away(work, path)? {
+        work.note(path, Verdict::Delete);
+    }
     Ok(())
 }
 
 /// Removes an empty folder; tells whether it is gone. What is still in it, or mounted on it, stays.
-fn remove_folder(work: &mut Work<'_>, path: &[u8]) -> Result<bool> {
+pub(super) fn remove_folder(work: &mut Work<'_>, path: &[u8]) -> Result<bool> {
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
     match rustix::fs::unlinkat(&parent, split(path).1, AtFlags::REMOVEDIR) {
         Ok(()) => {}
@@ -133,19 +142,23 @@ fn remove_folder(work: &mut Work<'_>, path: &[u8]) -> Result<bool> {
     Ok(true)
 }
 
-/// Renames what is not a folder away and looks at what came out.
-fn take_away(work: &mut Work<'_>, path: &[u8]) -> Result<()> {
+/// Renames what is not a folder away and looks at what came out; tells whether the path is free now.
+fn take_away(work: &mut Work<'_>, path: &[u8]) -> Result<bool> {
+    if work.leave_moved(path)? {
+        return Ok(false);
+    }
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
     let (_, aside) = temporary::pair(path)?;
     match rename_new(&parent, split(path).1, &aside) {
         Ok(()) => {}
-        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::NOENT) => return Ok(true),
         Err(errno) => return Err(work.failed("rename", path, errno)),
     }
     work.touched.insert(split(path).0.to_vec());
-    match examine(work, &parent, &aside, path)? {
-        Fate::Removed | Fate::Unsure => Ok(()),
-        Fate::Edited => keep(work, &parent, &aside, path),
+    match (examine(work, &parent, &aside, path)?, work.extent) {
+        (Fate::Removed | Fate::Unsure, _) => Ok(true),
+        (Fate::Edited | Fate::Open, Extent::Whole) => keep(work, &parent, &aside, path).map(|()| true),
+        (fate, Extent::Differences) => put_back(work, &parent, &aside, path, fate).map(|()| false),
     }
 }
 
@@ -160,7 +173,10 @@ fn clear_other_kinds(work: &mut Work<'_>) -> Result<()> {
         }
         let Some(stat) = work.root.stat(&path).map_err(|errno| work.failed("stat", &path, errno))? else { continue };
         if stat.kind == Kind::Folder && !becomes_folder {
-            clear_folder(work, &path, &stat)?;
+            // In a rewind this waits until the file can take its place at once.
+            if work.extent == Extent::Whole {
+                clear_folder(work, &path, &stat)?;
+            }
         } else if stat.kind != Kind::Folder && becomes_folder {
             take_away(work, &path)?;
         }
@@ -196,7 +212,8 @@ fn place_all(work: &mut Work<'_>) -> Result<Vec<(usize, Stat)>> {
                 links.push((own, leader, state));
                 continue;
             }
-            if state == State::Missing {
+            // A rewind looks at each path once more.
+            if state == State::Missing && work.extent == Extent::Whole {
                 fresh.push(own);
                 continue;
             }
@@ -289,14 +306,18 @@ fn make_folder(work: &mut Work<'_>, entry: &Entry, state: State) -> Result<()> {
     if matches!(state, State::Same | State::Metadata) {
         return Ok(());
     }
-    work.prepare_above(path)?;
+    if !work.prepare_above(path)? {
+        return Ok(());
+    }
     let parent = work.root.parent(path).map_err(|errno| work.failed("open the folder of", path, errno))?;
     match rustix::fs::mkdirat(&parent, split(path).1, Mode::RWXU) {
         Ok(()) => {}
         Err(Errno::EXIST) => {
             let stat = work.root.stat(path).map_err(|errno| work.failed("stat", path, errno))?;
             if stat.is_some_and(|stat| stat.kind != Kind::Folder) {
-                take_away(work, path)?;
+                if !take_away(work, path)? {
+                    return Ok(());
+                }
                 rustix::fs::mkdirat(&parent, split(path).1, Mode::RWXU).map_err(|errno| work.failed("create folder", path, errno))?;
             }
         }
@@ -316,6 +337,7 @@ fn finish_folders(work: &mut Work<'_>) -> Result<()> {
     while let Some(path) = folders.keys().next_back().max(work.opened.keys().next_back()).cloned() {
         let mode = work.opened.remove(&path);
         match (folders.remove(&path), mode) {
+            (Some(_), _) if work.verdicts.get(&path).is_some_and(|verdict| verdict.is_kept()) => {}
             (Some(entry), _) => {
                 if let Err(error) = super::place::metadata(work, &entry) {
                     work.leave_refused(&path, error)?;
@@ -367,7 +389,7 @@ fn read_back(work: &mut Work<'_>, placed: &[(usize, Stat)]) -> Result<()> {
         Ok::<_, Error>(edited)
     })?;
     for path in edited.into_iter().flatten() {
-        work.note(&path, Verdict::Kept);
+        work.note(&path, if work.extent == Extent::Whole { Verdict::Kept } else { Verdict::KeptAfter });
     }
     Ok(())
 }
@@ -380,10 +402,12 @@ fn reads_back(work: &Work<'_>, folder: Option<&OwnedFd>, entry: &Entry, then: &S
     {
         return Ok(true);
     }
-    let (state, now) = Disk { root: &work.root, known: &|_, _| None }.state(entry)?;
+    let (state, _) = Disk { root: &work.root, known: &|_, _| None }.state(entry)?;
     if matches!(state, State::Same | State::Metadata) {
         return Ok(true);
     }
+    // Looked at after the read: somebody's write may have come between an earlier look and it.
+    let now = work.root.stat(&entry.path).map_err(|errno| work.failed("stat", &entry.path, errno))?;
     let key = |stat: &Stat| (stat.kind, stat.ino, stat.size, stat.mtime_ns);
     if now.as_ref().map(key) == Some(key(then)) {
         let path = crate::files::scan::lossy(&entry.path);

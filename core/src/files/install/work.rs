@@ -5,13 +5,15 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::{InstallReport, InstallRequest};
+use super::{Extent, InstallReport, InstallRequest};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::compare::{Disk, Guard, Known, Links, State};
+use crate::files::diff::compare;
 use crate::files::ignores::{Rules, prefixes};
-use crate::files::plan::{PlanItem, Verdict, compare_all, entries_of};
+use crate::files::plan::{PlanItem, Verdict, check_names, compare_all, entries_of};
+use crate::files::rewind::link_of;
 use crate::progress::Control;
-use crate::store::{Entry, EntryKind, Reader};
+use crate::store::{ChunkId, Entry, EntryKind, Reader};
 use crate::sys;
 use crate::sys::fs::Syncs;
 use crate::sys::tree::{Kind, Root, Stat};
@@ -22,6 +24,7 @@ pub(super) struct Work<'a> {
     pub(super) staging: &'a Path,
     pub(super) kept: &'a Path,
     pub(super) control: &'a Control,
+    pub(super) extent: Extent,
     pub(super) root: Root,
     /// In path order.
     pub(super) target: Vec<Entry>,
@@ -38,19 +41,27 @@ pub(super) struct Work<'a> {
     pub(super) touched: BTreeSet<Vec<u8>>,
     /// Folders that were made writable for a while, and the mode they had.
     pub(super) opened: BTreeMap<Vec<u8>, u16>,
+    /// Paths at which an interrupted rewind had taken away what was planned.
+    pub(super) vacated: HashSet<Vec<u8>>,
     prepared: HashSet<Vec<u8>>,
 }
 
 impl<'a> Work<'a> {
     /// Reads both manifests and compares the target with the disk, without touching anything.
     pub(super) fn new(request: &InstallRequest<'a>, control: &'a Control) -> Result<Self> {
-        let InstallRequest { reader, scope, target, safety, staging, kept } = *request;
+        let InstallRequest { reader, scope, target, safety, staging, kept, extent } = *request;
         let root = Root::open(&scope.root)?;
-        let target = entries_of(reader, &target)?;
-        let safety = entries_of(reader, &safety)?;
-        let guard = (Rules::of_manifest(reader, target.iter())?, Rules::of_manifest(reader, safety.iter())?);
-        let guard = Guard::new(scope, guard.0, &guard.1)?;
-        let deletions = deletions(&target, &safety, &guard);
+        let (mut target, mut safety) = match extent {
+            Extent::Whole => (entries_of(reader, &target)?, entries_of(reader, &safety)?),
+            Extent::Differences => entries_apart(reader, &target, &safety)?,
+        };
+        let deletions = match extent {
+            Extent::Whole => {
+                let guard = (Rules::of_manifest(reader, target.iter())?, Rules::of_manifest(reader, safety.iter())?);
+                deletions(&target, &safety, &Guard::new(scope, guard.0, &guard.1)?)
+            }
+            Extent::Differences => differences(&mut target, &mut safety),
+        };
         let safety: HashMap<Vec<u8>, Entry> = safety.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
         // The safety capture was made a moment ago: what has its stat has its content.
         let known = |path: &[u8], stat: &Stat| known(&safety, path, stat);
@@ -60,6 +71,7 @@ impl<'a> Work<'a> {
             staging,
             kept,
             control,
+            extent,
             root,
             target,
             states,
@@ -70,6 +82,7 @@ impl<'a> Work<'a> {
             warnings: Vec::new(),
             touched: BTreeSet::new(),
             opened: BTreeMap::new(),
+            vacated: HashSet::new(),
             prepared: HashSet::new(),
         })
     }
@@ -97,9 +110,28 @@ impl<'a> Work<'a> {
     /// Notes what happened to a path; that something was kept outweighs the rest.
     pub(super) fn note(&mut self, path: &[u8], verdict: Verdict) {
         let noted = self.verdicts.entry(path.to_vec()).or_insert(verdict);
-        if *noted != Verdict::Kept {
+        if !noted.is_kept() {
             *noted = verdict;
         }
+    }
+
+    /// Whether this is a rewind and the path is no longer what was planned for: it is left as it is then.
+    pub(super) fn leave_moved(&mut self, path: &[u8]) -> Result<bool> {
+        if self.extent == Extent::Whole {
+            return Ok(false);
+        }
+        let moved = match self.safety.get(path) {
+            None => self.root.stat(path).map_err(|errno| self.failed("stat", path, errno))?.is_some(),
+            Some(entry) => {
+                let known = |path: &[u8], stat: &Stat| known(&self.safety, path, stat);
+                let (state, _) = Disk { root: &self.root, known: &known }.state(entry)?;
+                state != State::Same && !(state == State::Missing && self.vacated.contains(path))
+            }
+        };
+        if moved {
+            self.note(path, Verdict::KeptAfter);
+        }
+        Ok(moved)
     }
 
     /// After the selection a path that this user may not change is left and told of: stopping there would never end.
@@ -118,7 +150,8 @@ impl<'a> Work<'a> {
     }
 
     /// Makes the folders above a path passable and writable for an ordinary user, and makes those that are missing.
-    pub(super) fn prepare_above(&mut self, path: &[u8]) -> Result<()> {
+    /// In a rewind a folder that somebody made something else of is left so, and the answer is no.
+    pub(super) fn prepare_above(&mut self, path: &[u8]) -> Result<bool> {
         for folder in self.unprepared(path) {
             match self.root.stat(folder).map_err(|errno| self.failed("stat", folder, errno))? {
                 None => {
@@ -128,12 +161,16 @@ impl<'a> Work<'a> {
                     self.touched.insert(sys::tree::split(folder).0.to_vec());
                     self.note(folder, Verdict::Create);
                 }
-                Some(stat) if stat.kind != Kind::Folder => return Err(in_the_way(folder)),
-                Some(stat) => self.open_up(folder, &stat)?,
+                Some(stat) if stat.kind == Kind::Folder => self.open_up(folder, &stat)?,
+                Some(_) if self.extent == Extent::Differences => {
+                    self.note(path, Verdict::KeptAfter);
+                    return Ok(false);
+                }
+                Some(_) => return Err(in_the_way(folder)),
             }
             self.prepared.insert(folder.to_vec());
         }
-        Ok(())
+        Ok(true)
     }
 
     /// As [`Work::prepare_above`] for a path that shall go: tells whether there are folders above it at all.
@@ -187,6 +224,36 @@ fn deletions(target: &[Entry], safety: &[Entry], guard: &Guard<'_>) -> Vec<Vec<u
     let gone = safety.iter().filter(|entry| !wanted.contains(entry.path.as_slice()) && entry.kind != EntryKind::Socket);
     let gone = gone.filter(|entry| guard.may_delete(&entry.path, entry.kind == EntryKind::Folder));
     gone.map(|entry| entry.path.clone()).collect()
+}
+
+/// What may differ; all, where names of one file do: their other names may be anywhere.
+fn entries_apart(reader: &Reader, target: &ChunkId, safety: &ChunkId) -> Result<(Vec<Entry>, Vec<Entry>)> {
+    let (one, other) = reader.apart(target, safety)?;
+    if one.iter().any(|entry| link_of(entry) != 0) {
+        return Ok((entries_of(reader, target)?, entries_of(reader, safety)?));
+    }
+    check_names(&one)?;
+    check_names(&other)?;
+    Ok((one, other))
+}
+
+/// Leaves in both manifests only what differs, and gives the paths that go.
+fn differences(target: &mut Vec<Entry>, safety: &mut Vec<Entry>) -> Vec<Vec<u8>> {
+    let before: HashMap<&[u8], &Entry> = safety.iter().map(|entry| (entry.path.as_slice(), entry)).collect();
+    let wanted: HashSet<&[u8]> = target.iter().map(|entry| entry.path.as_slice()).collect();
+    let gone = safety.iter().filter(|entry| !wanted.contains(entry.path.as_slice()) && entry.kind != EntryKind::Socket);
+    let gone: Vec<Vec<u8>> = gone.map(|entry| entry.path.clone()).collect();
+    // A file that is only no longer one with others needs nothing done.
+    let joined = |old: &Entry, new: &Entry| link_of(new) != 0 && link_of(new) != link_of(old);
+    let differs = |entry: &Entry| before.get(entry.path.as_slice()).is_none_or(|old| compare(old, entry).is_some() || joined(old, entry));
+    // The other names of a file are needed where one is to become the same file again.
+    let groups: HashSet<u64> = target.iter().filter(|entry| differs(entry)).map(link_of).filter(|group| *group != 0).collect();
+    let keep: Vec<bool> = target.iter().map(|entry| groups.contains(&link_of(entry)) || differs(entry)).collect();
+    let mut keep = keep.into_iter();
+    target.retain(|_| keep.next().unwrap_or(false));
+    let changed: HashSet<&[u8]> = target.iter().map(|entry| entry.path.as_slice()).chain(gone.iter().map(Vec::as_slice)).collect();
+    safety.retain(|entry| changed.contains(entry.path.as_slice()));
+    gone
 }
 
 fn in_the_way(path: &[u8]) -> Error {

@@ -4,6 +4,8 @@ mod capturing;
 mod installing;
 mod racing;
 mod refusing;
+mod rewind_racing;
+mod rewinding;
 mod scanning;
 mod store_rows;
 
@@ -109,7 +111,7 @@ impl Lab {
         folders: &'a [PathBuf; 2],
     ) -> InstallRequest<'a> {
         let [staging, kept] = folders;
-        InstallRequest { reader, scope, target: target.half.root, safety: safety.half.root, staging, kept }
+        InstallRequest { reader, scope, target: target.half.root, safety: safety.half.root, staging, kept, extent: Extent::Whole }
     }
 
     pub(super) fn folders(&self) -> [PathBuf; 2] {

@@ -174,7 +174,15 @@ fn child_that_installs() {
     let scope = Scope { root: PathBuf::from(text.lines().next().expect("root")), ..Scope::default() };
     let reader = Store::open(&base.join("store")).expect("store").reader(&Control::silent()).expect("reader");
     let (staging, kept) = (base.join("staging"), base.join("kept"));
-    let request = InstallRequest { reader: &reader, scope: &scope, target: ids[0], safety: ids[1], staging: &staging, kept: &kept };
+    let request = InstallRequest {
+        reader: &reader,
+        scope: &scope,
+        target: ids[0],
+        safety: ids[1],
+        staging: &staging,
+        kept: &kept,
+        extent: Extent::Whole,
+    };
     let control = Control::silent();
     put(&base.join("started"), b"");
     stage(&request, &control).expect("stage");

@@ -187,12 +187,20 @@ impl Server {
         )
     }
 
+    /// Ends the sessions of all clients but ours; what they had not committed is rolled back.
+    ///
+    /// # Errors
+    /// `Sql`.
+    pub fn end_clients(&self) -> Result<()> {
+        self.count("backend_type = 'client backend' AND pg_terminate_backend(pid)").map(drop)
+    }
+
     /// Other backends than ours for which `condition` holds.
     fn count(&self, condition: &str) -> Result<u32> {
         let mut sql = passwords::connect_somewhere(&self.address, &self.credentials.ours)?;
         let count = sql.value(&format!(
             "SELECT count(*) FROM pg_stat_activity \
-             WHERE {condition} AND (application_name IS DISTINCT FROM 'forklift' OR usename IS DISTINCT FROM current_user)"
+             WHERE CASE WHEN application_name = 'forklift' AND usename = current_user THEN false ELSE {condition} END"
         ))?;
         count.parse().map_err(|_| crate::Error::new(crate::ErrorKind::Sql, format!("the server counts {count} backends")))
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::ErrorKind;
 
 /// Runs one of the tests named `child_...` after a shell command in a namespace where we may mount.
-fn in_namespace(machine: &Machine, test: &str, shell: &str) {
+pub(super) fn in_namespace(machine: &Machine, test: &str, shell: &str) {
     let possible = Command::new("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
     if !possible {
         println!("SKIPPED {test}: user and mount namespaces are not allowed here");
@@ -22,7 +22,7 @@ fn in_namespace(machine: &Machine, test: &str, shell: &str) {
 }
 
 /// The machine of the process that started this one.
-fn here() -> Option<Machine> {
+pub(super) fn here() -> Option<Machine> {
     parent().map(Machine::at)
 }
 
@@ -112,10 +112,10 @@ fn child_on_a_read_only_store() {
 }
 
 /// Fills the disk but for some pages; dropping it frees them again.
-struct Filler(PathBuf);
+pub(super) struct Filler(PathBuf);
 
 impl Filler {
-    fn leaving(path: &Path, pages: u64) -> Self {
+    pub(super) fn leaving(path: &Path, pages: u64) -> Self {
         let mut file = std::fs::File::create(path).unwrap();
         while file.write_all(&[1; 4096]).is_ok() {}
         let len = file.metadata().unwrap().len();
@@ -131,6 +131,6 @@ impl Drop for Filler {
 }
 
 /// 30 KB that compress badly, another for each seed.
-fn noise(seed: u64) -> String {
+pub(super) fn noise(seed: u64) -> String {
     (0..500).map(|line| blake3::hash(format!("{seed} {line}").as_bytes()).to_hex().to_string()).collect::<Vec<_>>().join("\n")
 }

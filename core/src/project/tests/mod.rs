@@ -7,6 +7,8 @@ mod faults;
 mod locking;
 mod pruning;
 mod restoring;
+mod rewind_crashing;
+mod rewinding;
 mod turns;
 
 use std::collections::BTreeMap;

@@ -66,7 +66,7 @@ impl Project {
     }
 
     /// The name of a path below the root; folders above it may be reached through links, itself is not followed.
-    pub(super) fn inside_of(&self, path: &Path) -> Result<Vec<u8>> {
+    pub(in crate::project) fn inside_of(&self, path: &Path) -> Result<Vec<u8>> {
         let whole = plain(&self.opened.join(path));
         let found = below(&self.root, &whole).or_else(|| {
             let mut above = whole.parent()?;

@@ -60,6 +60,7 @@ impl Project {
             safety: half.root,
             staging: &self.folder.staging().join(&id),
             kept: &self.folder.kept(&id),
+            extent: files::Extent::Whole,
         };
         let report = files::install(&request, control)?;
         let left_out = scope.left_out.iter().filter(|left| left.reason != "git");

@@ -146,6 +146,7 @@ fn child_that_restores() {
         safety: root_of("empty"),
         staging: &staging,
         kept: &kept,
+        extent: crate::files::Extent::Whole,
     };
     stage(&request, &control).unwrap();
     install(&request, &control).unwrap();

@@ -9,6 +9,7 @@ mod inside;
 mod left_alone;
 mod pair;
 mod refused;
+mod rewinds;
 mod turns;
 mod worktrees;
 
