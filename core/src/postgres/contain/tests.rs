@@ -22,11 +22,16 @@ fn inside(program: &str) -> (bool, String) {
     };
     let with = Containment { filter: true, landlock: Some(1), namespaces: false, closed: Vec::new() };
     let places = Places { installation: &installation, data: &data, socket: &socket, run: &run };
-    let mut command = Command::new("python3");
+    let mut command = Command::new(python().unwrap());
     command.args(["-c", program]).current_dir(&data).env("OUT", &outside).env("RUN", &run).env("DATA", &data);
     cage(&with, &places).unwrap().apply_to(&mut command);
     let output = command.output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A Python of the system: one in a home cannot be read inside.
+fn python() -> Option<&'static str> {
+    ["/usr/bin/python3", "/usr/local/bin/python3"].into_iter().find(|path| std::path::Path::new(path).exists())
 }
 
 /// Python that fails unless the call answers with this errno.
@@ -45,7 +50,10 @@ fn missing() -> bool {
     if missing {
         println!("SKIPPED contain: {report:?}");
     }
-    missing
+    if python().is_none() {
+        println!("SKIPPED contain: no python3 in /usr/bin or /usr/local/bin");
+    }
+    missing || python().is_none()
 }
 
 #[test]
