@@ -143,7 +143,7 @@ fn a_ref_that_became_a_link_to_nothing_is_not_taken_for_a_removed_one() {
     let (folder, store) = new_store();
     commit(&store, "a", &tree(&[("f", noise(1, 200_000))]));
     let (path, elsewhere) = (store.path().join("refs/a"), folder.path().join("elsewhere"));
-    std::fs::rename(&path, &elsewhere).unwrap();
+    sys::fs::rename(&path, &elsewhere).unwrap();
     // As where another disk, which is not mounted now, holds it.
     std::os::unix::fs::symlink(folder.path().join("absent"), &path).unwrap();
     assert_eq!(store.refs().unwrap(), (Vec::new(), vec!["a".to_owned()]));
@@ -155,6 +155,6 @@ fn a_ref_that_became_a_link_to_nothing_is_not_taken_for_a_removed_one() {
     store.prune(&options, &Control::silent()).unwrap_err();
     assert!(!store.verify(&Default::default(), &Control::silent()).unwrap().is_whole());
     std::fs::remove_file(&path).unwrap();
-    std::fs::rename(&elsewhere, &path).unwrap();
+    sys::fs::rename(&elsewhere, &path).unwrap();
     assert!(store.verify(&Default::default(), &Control::silent()).unwrap().is_whole());
 }
