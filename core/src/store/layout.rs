@@ -122,6 +122,8 @@ impl Layout {
         let file = self.generation_file();
         let text = match self.disk.read_optional(&file, 64) {
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
+            // Whatever else has its name, such as a pipe.
+            Err(error) if error.kind() == ErrorKind::Io && error.os().is_none() => return Ok(None),
             Err(_) if self.disk.is_folder(&file)? => return Ok(None),
             other => other?.unwrap_or_default(),
         };

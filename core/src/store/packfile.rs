@@ -33,7 +33,8 @@ impl PackFile {
     pub(super) fn open(layout: &Layout, id: &PackId) -> Result<Self> {
         let path = layout.pack(id);
         match Self::open_at(layout.disk(), path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            // A link to nothing is a missing pack to all who look at its size, and so it is here.
+            Err(error) if error.kind() == ErrorKind::NotFound || matches!(layout.disk().stat(&layout.pack(id)), Ok(None)) => {
                 for generation in layout.disk().names(&layout.trash()).unwrap_or_default() {
                     let trashed = layout.trash().join(generation).join(id.file_name());
                     if let Ok(found) = Self::open_at(layout.disk(), trashed) {

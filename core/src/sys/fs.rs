@@ -62,13 +62,24 @@ impl Syncs {
 }
 
 /// Opens a regular file for reading; anything else with that name, such as a named pipe that would make us wait for a
-/// writer, is refused.
+/// writer, is refused. So is a link to nothing: what it led to is away, which is not the same as removed.
 ///
 /// # Errors
 /// `NotFound`, `Permission`, `Io`.
 pub fn open_regular(path: &Path) -> Result<File> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let file = opened.map_err(|source| Error::io("open", path, source))?;
+    let file = opened.map_err(|source| {
+        let leads_nowhere = matches!(source.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP));
+        let target = std::fs::read_link(path).ok().filter(|_| leads_nowhere);
+        match target {
+            None => Error::io("open", path, source),
+            Some(target) => {
+                Error::new(crate::ErrorKind::Io, format!("{} is a link to {}, which is not there", path.display(), target.display()))
+                    .with("path", path.display())
+                    .hint("mount or put back what it leads to, or put the file itself there")
+            }
+        }
+    })?;
     let metadata = file.metadata().map_err(|source| Error::io("stat", path, source))?;
     if metadata.is_file() {
         return Ok(file);

@@ -42,8 +42,7 @@ impl Lock {
     /// # Errors
     /// `NotFound`, `Permission`, `Io`; a lock that is held elsewhere is `Ok(None)`.
     pub fn attempt_existing(path: &Path, mode: Mode) -> Result<Option<Self>> {
-        let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
-        Self::attempt_on(file, path, mode)
+        Self::attempt_on(open_existing(path)?, path, mode)
     }
 
     fn attempt_on(file: File, path: &Path, mode: Mode) -> Result<Option<Self>> {
@@ -145,13 +144,29 @@ fn open(path: &Path, mode: Mode) -> Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let created = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
     match created {
-        Ok(file) => Ok(file),
+        Ok(file) => check_kind(file, path),
         // A read-only store can still be read: a shared lock needs no writing.
-        Err(error) if mode == Mode::Shared && matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES)) => {
-            File::open(path).map_err(|source| Error::io("open", path, source))
-        }
+        Err(error) if mode == Mode::Shared && matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES)) => open_existing(path),
         Err(source) => Err(Error::io("open", path, source)),
     }
+}
+
+/// Opens what is there for reading, without waiting for the writer of a named pipe.
+fn open_existing(path: &Path) -> Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let opened = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    check_kind(opened.map_err(|source| Error::io("open", path, source))?, path)
+}
+
+/// Files and folders carry locks; with anything else somebody has put something in their place.
+fn check_kind(file: File, path: &Path) -> Result<File> {
+    let metadata = file.metadata().map_err(|source| Error::io("stat", path, source))?;
+    if metadata.is_file() || metadata.is_dir() {
+        return Ok(file);
+    }
+    Err(Error::new(ErrorKind::Io, format!("{} is neither a file nor a folder, so it cannot be locked", path.display()))
+        .with("path", path.display())
+        .hint("move it away; a lock file is made anew when it is needed"))
 }
 
 #[cfg(test)]

@@ -79,6 +79,8 @@ impl Disk for RealDisk {
         match std::fs::metadata(path) {
             Ok(found) => Ok(Some(Stat { len: found.len(), folder: found.is_dir() })),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            // A link to itself leads to nothing as well.
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => Ok(None),
             Err(source) => Err(Error::io("stat", path, source)),
         }
     }

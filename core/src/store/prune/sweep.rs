@@ -224,7 +224,9 @@ pub(in crate::store) fn new_generation(layout: &Layout, syncs: &Syncs) -> Result
     let disk = layout.disk();
     // Where the number is lost, one that no counting has reached.
     let last = layout.generation()?.unwrap_or_else(sys::id::now_ms);
-    let generation = last.max(Trash::list(layout)?.highest).saturating_add(1);
+    let highest = last.max(Trash::list(layout)?.highest);
+    // After the last number there is a new beginning: what was made under any other must not be believed.
+    let generation = highest.checked_add(1).unwrap_or_else(|| last.checked_add(1).unwrap_or_default().max(sys::id::now_ms()));
     let text = format!("{generation}\n");
     layout.put_folder_aside(&layout.generation_file())?;
     let write = || {

@@ -39,9 +39,13 @@ impl Trash {
         Ok(trash)
     }
 
-    /// Unlinks all of it, the oldest first.
+    /// Unlinks all of it, the oldest first. A file that somebody left there goes as well; it must not keep prunes from ending.
     pub(in crate::store) fn empty(&self, layout: &Layout) -> Result<()> {
-        self.folders.iter().try_for_each(|folder| layout.disk().remove_tree(folder))
+        let disk = layout.disk();
+        self.folders.iter().try_for_each(|path| match disk.remove_tree(path) {
+            Err(_) if !disk.is_folder(path)? => disk.remove_file(path),
+            other => other,
+        })
     }
 
     /// Undoes a prune for one pack: moves it back to its place, durably. A pack that is there again stays as it is.

@@ -115,3 +115,67 @@ proptest::proptest! {
         assert!(Format::decode(&bytes, std::path::Path::new("FORMAT")).is_err());
     }
 }
+
+/// What may have come to the place of a file: whoever opened it as one would wait for ever, read for ever, or go round.
+fn odd_things(path: &std::path::Path, each: impl Fn(&str)) {
+    let pipe = || {
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0).unwrap()
+    };
+    let link = |to: &std::path::Path| std::os::unix::fs::symlink(to, path).unwrap();
+    let kinds: [(&str, &dyn Fn()); 4] = [
+        ("pipe", &pipe),
+        ("link to itself", &|| link(path)),
+        ("link to nothing", &|| link(std::path::Path::new("/nonexistent/file"))),
+        ("device", &|| link(std::path::Path::new("/dev/zero"))),
+    ];
+    for (name, make) in kinds {
+        std::fs::remove_file(path).ok();
+        make();
+        each(name);
+    }
+}
+
+#[test]
+fn a_generation_that_is_no_file_is_none_and_the_next_prune_makes_it_anew() {
+    let (_folder, store) = new_store();
+    odd_things(&store.path().join("gc_generation"), |kind| {
+        assert_eq!(store.generation().unwrap(), None, "{kind}");
+        commit(&store, "a", &tree(&[("f", noise(1, 100))]));
+        store.remove_ref("a").unwrap();
+        let options = crate::store::PruneOptions { apply: true, ..Default::default() };
+        store.prune(&options, &Control::silent()).unwrap();
+        assert!(store.generation().unwrap().is_some(), "{kind}");
+    });
+}
+
+#[test]
+fn a_lock_that_is_a_pipe_is_an_error_and_nobody_waits_for_it() {
+    for name in ["lock", "gate"] {
+        let (_folder, store) = new_store();
+        let path = store.path().join(name);
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0)
+            .unwrap();
+        // Without this the test would wait for ever where the library does.
+        let (done, waiting) = std::sync::mpsc::channel();
+        let (reading, writing) = (store.clone(), store.clone());
+        std::thread::spawn(move || done.send(reading.reader(&Control::silent()).map(drop)));
+        let error = waiting.recv_timeout(std::time::Duration::from_secs(60)).expect("it answers").unwrap_err();
+        for error in [error, writing.session(&Control::silent()).map(drop).unwrap_err()] {
+            assert_eq!(error.kind(), crate::ErrorKind::Io);
+            assert!(error.message().contains(name) && error.hint_text().is_some(), "{error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_is_no_file_is_a_damaged_one() {
+    let (_folder, store) = new_store();
+    let files = tree(&[("f", noise(1, 100))]);
+    commit(&store, "a", &files);
+    let segment = files_in(&store, "index").pop().unwrap();
+    odd_things(&store.path().join("index").join(segment.file_name().unwrap()), |kind| {
+        let fresh = Store::open(store.path()).unwrap();
+        assert_eq!(restore(&fresh, "a").unwrap(), files, "{kind}");
+    });
+}

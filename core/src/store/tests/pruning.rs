@@ -234,3 +234,34 @@ fn row_1_captures_beside_prunes_lose_nothing() {
         assert_eq!(&restore(&Store::open(store.path()).unwrap(), id).unwrap(), files, "{id}");
     }
 }
+
+#[test]
+fn a_file_in_the_trash_does_not_keep_prunes_from_ending() {
+    let (folder, store) = new_store();
+    let outside = folder.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    for file in [outside.join("mine"), store.path().join("trash/stray")] {
+        drop(sys::fs::write_unsynced(&file, &[b"mine"], 0o600).unwrap());
+    }
+    std::os::unix::fs::symlink(&outside, store.path().join("trash/7")).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("absent"), store.path().join("trash/8")).unwrap();
+    prune(&store, true).unwrap();
+    assert_eq!(std::fs::read_dir(store.path().join("trash")).unwrap().count(), 0);
+    assert_eq!(sys::fs::read(&outside.join("mine")).unwrap(), b"mine", "no link is followed");
+}
+
+#[test]
+fn the_generation_changes_even_after_the_last_number() {
+    let (_folder, store) = new_store();
+    overwrite(&store.path().join("gc_generation"), format!("{}\n", u64::MAX).as_bytes());
+    std::fs::create_dir(store.path().join(format!("trash/{}", u64::MAX))).unwrap();
+    let mut seen = vec![store.generation().unwrap()];
+    for seed in 0..3 {
+        commit(&store, "a", &tree(&[("f", noise(seed, 4000))]));
+        store.remove_ref("a").unwrap();
+        assert_eq!(prune(&store, true).unwrap().packs_removed, 1);
+        let now = store.generation().unwrap();
+        assert!(now.is_some() && !seen.contains(&now), "{now:?} {seen:?}");
+        seen.push(now);
+    }
+}

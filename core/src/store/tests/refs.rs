@@ -137,3 +137,24 @@ fn refs_can_be_read_from_any_one_on_from_both_ends() {
     assert_eq!(both.next().unwrap().unwrap().id, "b");
     assert!(both.next_back().unwrap().is_err() && both.next().is_none() && both.next_back().is_none());
 }
+
+#[test]
+fn a_ref_that_became_a_link_to_nothing_is_not_taken_for_a_removed_one() {
+    let (folder, store) = new_store();
+    commit(&store, "a", &tree(&[("f", noise(1, 200_000))]));
+    let (path, elsewhere) = (store.path().join("refs/a"), folder.path().join("elsewhere"));
+    sys::fs::rename(&path, &elsewhere).unwrap();
+    // As where another disk, which is not mounted now, holds it.
+    std::os::unix::fs::symlink(folder.path().join("absent"), &path).unwrap();
+    assert_eq!(store.refs().unwrap(), (Vec::new(), vec!["a".to_owned()]));
+    assert_eq!(store.refs_after(None).unwrap().count(), 1);
+    let error = store.find_ref("a").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.message().contains("refs/a") && error.hint_text().is_some());
+    let options = crate::store::PruneOptions { apply: true, empty_trash: true, ..Default::default() };
+    store.prune(&options, &Control::silent()).unwrap_err();
+    assert!(!store.verify(&Default::default(), &Control::silent()).unwrap().is_whole());
+    std::fs::remove_file(&path).unwrap();
+    sys::fs::rename(&elsewhere, &path).unwrap();
+    assert!(store.verify(&Default::default(), &Control::silent()).unwrap().is_whole());
+}
