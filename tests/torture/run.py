@@ -32,8 +32,10 @@ def main():
     core_tests = next(program for manifest, target, program in suites.test_programs() if manifest.name == "core" and target == "forklift")
     # Short: the paths of Postgres' sockets below it have 107 bytes.
     work = tempfile.mkdtemp(prefix="forklift-torture-", dir="/tmp")
+    # Copies, which no build replaces meanwhile.
+    program, core_tests = (shutil.copy2(path, work) for path in (suites.TARGET / "forklift-torture", core_tests))
     command = [
-        suites.TARGET / "forklift-torture", "run", "--work", work, "--keep", suites.WORK / "torture",
+        program, "run", "--work", work, "--keep", suites.WORK / "torture",
         "--seconds", str(max(1, round(options.minutes * 60))), "--core-tests", core_tests,
     ]
     command += [word for name in ("kinds", "seed") if getattr(options, name) for word in (f"--{name}", getattr(options, name))]

@@ -192,6 +192,21 @@ fn missing_folders_and_a_lost_generation_are_made_anew() {
 }
 
 #[test]
+fn an_empty_folder_is_no_stand_in_for_lost_refs() {
+    let (_folder, store) = new_store();
+    pair(&store);
+    let (refs, aside) = (store.path().join("refs"), store.path().join("aside"));
+    std::fs::rename(&refs, &aside).unwrap();
+    let error = store.repair(&RepairOptions::default(), &Control::silent()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.message().contains("refs"), "{error}");
+    assert!(!refs.exists());
+    assert!(store.prune(&PruneOptions { apply: true, ..PruneOptions::default() }, &Control::silent()).is_err());
+    std::fs::rename(&aside, &refs).unwrap();
+    assert!(repair(&store).is_whole());
+}
+
+#[test]
 fn it_gives_way_to_captures_and_to_another_repair() {
     let (_folder, store) = new_store();
     let (_, b) = pair(&store);
