@@ -86,6 +86,7 @@ impl Project {
             other => (other?, false),
         };
         check_options(setup, configuration.database)?;
+        Store::check_outside(&root)?;
         check_no_part(&root, environment)?;
         check_unbound(&root, options, environment)?;
         let path = match &options.store {

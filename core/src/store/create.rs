@@ -32,6 +32,9 @@ pub(super) fn create(disk: &Arc<dyn Disk>, path: &Path) -> Result<()> {
             .hint("name an absent or empty folder for the store"));
     }
     refuse_network(disk.as_ref(), existing, &path)?;
+    if let Some(outer) = path.parent().and_then(|parent| enclosing(disk.as_ref(), parent)) {
+        return Err(inside(&path, &outer).hint("name a folder outside of it for another store"));
+    }
     // Servers of root run under other accounts, which must be able to come to their own folders; everything else below is 0700.
     let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
     let mut missing: Vec<&Path> = path.ancestors().take_while(|folder| *folder != existing).collect();
@@ -51,6 +54,21 @@ pub(super) fn create(disk: &Arc<dyn Disk>, path: &Path) -> Result<()> {
     fill(&layout)?;
     drop(lock);
     Ok(())
+}
+
+/// The store that `path` is, or lies in. What cannot be looked at is none.
+pub(super) fn enclosing(disk: &dyn Disk, path: &Path) -> Option<PathBuf> {
+    let is_folder = |path: &Path| disk.is_folder(path).unwrap_or(false);
+    let is_store = |folder: &&Path| {
+        let format = disk.stat(&folder.join("FORMAT")).ok().flatten();
+        format.is_some_and(|found| !found.folder) && is_folder(&folder.join("packs")) && is_folder(&folder.join("refs"))
+    };
+    path.ancestors().find(is_store).map(Path::to_owned)
+}
+
+/// Something lies where only a store's own files may lie.
+pub(super) fn inside(path: &Path, store: &Path) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("{} lies in the store {}", path.display(), store.display())).with("path", path.display())
 }
 
 /// Whether a folder with these names was left by somebody who was making a store: the marker, which is empty, and nothing

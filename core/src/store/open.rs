@@ -94,6 +94,17 @@ impl Store {
         }
     }
 
+    /// Refuses a path that is a store or lies in one.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub fn check_outside(path: &Path) -> Result<()> {
+        match create::enclosing(disk::real().as_ref(), path) {
+            Some(store) => Err(create::inside(path, &store).hint("a store's folder holds nothing but its own files; name another folder")),
+            None => Ok(()),
+        }
+    }
+
     /// Its folder, absolute.
     #[must_use]
     pub fn path(&self) -> &Path {

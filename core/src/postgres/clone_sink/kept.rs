@@ -39,8 +39,12 @@ pub(super) struct KeptFile<'a> {
 }
 
 impl Kept {
-    /// Makes the folder where it is not there, and removes what a killed capture left.
+    /// Makes the folder where it is not there, and removes what a killed capture left. Anything else in its place goes: it is a cache,
+    /// and a link would lead to files that are not ours.
     pub(super) fn open(folder: &Path) -> Result<Self> {
+        if std::fs::symlink_metadata(folder).is_ok_and(|found| !found.is_dir()) {
+            fs::remove_file(folder)?;
+        }
         fs::make_folder(folder, 0o700)?;
         let kept = Self { folder: folder.to_owned(), next: AtomicU64::new(0) };
         kept.sweep()?;

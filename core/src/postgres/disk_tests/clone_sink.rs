@@ -199,6 +199,23 @@ fn whatever_happened_to_the_kept_clone_is_noticed_or_harmless() {
 }
 
 #[test]
+fn a_link_or_a_file_in_place_of_the_kept_clone_goes_and_is_not_followed() {
+    for mut lab in Lab::all("a_link_or_a_file_in_place_of_the_kept_clone_goes_and_is_not_followed") {
+        lab.open("1").write_all_at(&noise(1 << 20, 1), 0).unwrap();
+        let elsewhere = lab.image.path().join("elsewhere");
+        fs::make_folder(&elsewhere, 0o700).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, lab.kept()).unwrap();
+        lab.files(&["1"]);
+        assert!(fs::names(&elsewhere).unwrap().is_empty());
+        assert_eq!(lab.kept_files().len(), 1);
+        fs::remove_tree(&lab.kept()).unwrap();
+        File::create(lab.kept()).unwrap();
+        lab.files(&["1"]);
+        assert!(lab.kept().is_dir());
+    }
+}
+
+#[test]
 fn equal_blocks_that_hold_something_else_are_reported_and_believed_no_more() {
     for mut lab in Lab::all("equal_blocks_that_hold_something_else_are_reported_and_believed_no_more") {
         for name in ["1", "2"] {

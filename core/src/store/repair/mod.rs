@@ -127,9 +127,12 @@ fn folders(store: &Store, report: &mut RepairReport) -> Result<()> {
     // An empty folder in its place would say that no checkpoint was ever there, and the next prune would take everything.
     if !disk.is_folder(&layout.refs())? && !layout.list_packs(|_| ())?.is_empty() {
         let refs = layout.refs();
-        return Err(Error::new(ErrorKind::Corrupt, format!("{}, which says what the checkpoints are, is no folder or is missing", refs.display()))
-            .with("path", refs.display())
-            .hint("put the folder back from where it went or from a copy of the store; make an empty one only if no checkpoint is needed"));
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("{}, which says what the checkpoints are, is no folder or is missing", refs.display()),
+        )
+        .with("path", refs.display())
+        .hint("put the folder back from where it went or from a copy of the store; make an empty one only if no checkpoint is needed"));
     }
     let all = FOLDERS.iter().map(|name| layout.folder(name)).chain((0..=u8::MAX).map(|first| layout.pack_folder(first)));
     for folder in all {

@@ -26,6 +26,21 @@ fn modes_and_folders() {
 }
 
 #[test]
+fn no_store_lies_in_another() {
+    let (_folder, store) = new_store();
+    for path in ["packs/00", "refs", "projects/x", "new/deep"] {
+        let path = store.path().join(path);
+        let error = Store::open_or_create(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert_eq!(Store::check_outside(&path).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+    assert!(!store.path().join("new").exists());
+    assert_eq!(Store::check_outside(store.path()).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    Store::check_outside(store.path().parent().unwrap()).unwrap();
+    Store::open_or_create(store.path()).unwrap();
+}
+
+#[test]
 fn what_is_not_a_store_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
