@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 
 use super::work::Work;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::compare::State;
 use crate::progress::Unit;
 use crate::store::{ChunkRef, Entry, EntryKind, Reader};
@@ -92,7 +92,11 @@ pub(super) fn write_content(
     size: u64,
 ) -> Result<Stat> {
     if holes.is_empty() {
-        reader.copy(chunks, &mut { file }).map_err(|error| error.while_doing(format!("write {}", path.display())))?;
+        reader.copy(chunks, &mut { file }).map_err(|error| {
+            let error = error.while_doing(format!("write {}", path.display()));
+            let full = error.kind() == ErrorKind::NoSpace;
+            if full { error.hint(format!("free space on the file system of {} and try again", path.display())) } else { error }
+        })?;
     } else {
         let mut offset = 0;
         for chunk in chunks {
