@@ -52,7 +52,9 @@ fn carry_out(context: &Context, output: &mut Output<'_>, planned: &RewindPlan<'_
         return Ok(());
     }
     if !planned.preview.refused.is_empty() && !output.is_json() {
-        output.note(table(&planned.preview.paths).trim_end());
+        for line in table(&planned.preview.paths).lines() {
+            output.note(line);
+        }
     }
     let report = match &plan.plan {
         Some(id) => planned.apply_if(id, &context.control())?,
