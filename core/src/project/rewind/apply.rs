@@ -152,7 +152,7 @@ impl Project {
     }
 
     /// Fails while a turn is open: its tool may be changing files now.
-    fn check_no_open_turn(&self) -> Result<()> {
+    pub(in crate::project) fn check_no_open_turn(&self) -> Result<()> {
         let (timeline, _) = self.timeline()?;
         let Some(open) = timeline.open_windows().next() else { return Ok(()) };
         Err(Error::new(ErrorKind::Busy, format!("turn {} of session {} is open", open.turn, open.session))

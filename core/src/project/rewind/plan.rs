@@ -85,13 +85,18 @@ impl Project {
     fn plan_asked(&self, asked: Asked, control: &Control) -> Result<RewindPlan<'_>> {
         self.check_root()?;
         self.check_no_journal()?;
-        if self.timeline()?.0.open_windows().any(Window::is_abandoned) {
-            // Nobody will end them, and what they changed is known only then.
-            self.close_abandoned(control)?;
-        }
+        self.close_abandoned_windows(control)?;
         let planned = Planned::make(self, &asked, control)?;
         let preview = planned.preview(&asked, self.notices());
         Ok(RewindPlan { project: self, asked, planned, preview })
+    }
+
+    /// Closes windows that nobody will end, where there are any: what they changed is known only then.
+    pub(in crate::project) fn close_abandoned_windows(&self, control: &Control) -> Result<()> {
+        if self.timeline()?.0.open_windows().any(Window::is_abandoned) {
+            self.close_abandoned(control)?;
+        }
+        Ok(())
     }
 }
 

@@ -267,6 +267,39 @@ fn case_9_an_open_turn_and_a_managed_command_are_waited_for() {
 }
 
 #[test]
+fn a_restore_waits_for_an_open_turn_as_a_rewind_does() {
+    let (machine, project) = Machine::with_project();
+    let control = Control::silent();
+    turn(&project, "s", "1", edit);
+    let start = project.timeline().unwrap().0.turns("s")[0].start.clone().unwrap();
+    let there = tree(&machine.work());
+    begin(&project, "s", "open");
+    let holder = project.hold(super::super::lock::HolderKind::Run, "npm run dev", &control).unwrap();
+    let inside = machine.environment_with("FORKLIFT_RUN_TOKEN", holder.token());
+    for environment in [machine.environment(), inside] {
+        let project = Project::open(&machine.work(), &ProjectOptions::default(), &environment).unwrap();
+        let error = project.restore(&start, &RestoreOptions::default(), &control).unwrap_err();
+        assert_eq!((error.kind(), tree(&machine.work())), (ErrorKind::Busy, there.clone()));
+    }
+    drop(holder);
+    let error = project.restore(&start, &RestoreOptions::default(), &control).unwrap_err();
+    assert!(error.kind() == ErrorKind::Busy && error.to_string().contains("turn open of session s"), "{error}");
+    end(&project, "s", "open");
+
+    // One that nobody will end is closed first, with what its turn changed.
+    let mut owner = Command::new("sleep").arg("60").spawn().unwrap();
+    let options = TurnOptions { session: "s".to_owned(), turn: "dead".to_owned(), owner: Some(owner.id()), ..TurnOptions::default() };
+    project.turn_begin(&options, &control).unwrap();
+    write(&machine.work().join("dead"), "theirs\n");
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    restore(&project, &start);
+    assert_eq!(read(&machine.work().join("app.py")), "version = 1\n");
+    let dead = project.show_turn(Some("s"), "dead", &control).unwrap();
+    assert_eq!(dead.paths.iter().map(|path| path.path.as_str()).collect::<Vec<_>>(), ["dead"]);
+}
+
+#[test]
 fn two_at_once_are_one() {
     let (machine, project) = Machine::with_project();
     turn(&project, "s", "1", edit);
