@@ -63,7 +63,7 @@ fn turns_are_taken_back_and_that_is_taken_back() {
     let told = run(&["rewind", "--session", "s", "--to", "1"]);
     let lines: Vec<&str> = told.err.lines().collect();
     assert!(told.code == 5 && lines.contains(&"kept: edited after this step  a.txt") && told.err.contains("--keep-edited"), "{told:?}");
-    assert!(lines.contains(&"delete                         sub/b.txt") && !lines.contains(&""), "a line for each path: {told:?}");
+    assert!(lines.contains(&"delete                        sub/b.txt") && !lines.contains(&""), "a line for each path: {told:?}");
     assert_eq!(run(&["rewind", "--session", "s", "--to", "1", "--keep-edited", "--plan", id, "--json"]).error(5)["kind"], "edited");
     assert_eq!(run(&["rewind", "--session", "s", "--to", "1", "--limit", "0", "--keep-edited", "--json"]).error(5)["kind"], "edited");
     assert!(folder.join("sub/b.txt").exists(), "nothing was touched so far");
