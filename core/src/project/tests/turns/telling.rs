@@ -14,9 +14,10 @@ fn case_24_edits_are_noted_by_the_path_below_the_root() {
     project.edited(&["gone.py".into()], "human", &Control::silent()).unwrap();
     capture(&project, "with-it");
     std::fs::remove_file(machine.work().join("lib/gone.py")).unwrap();
-    let deep = machine.work().join("new/deep");
-    std::fs::create_dir_all(&deep).unwrap();
-    write(&deep.join("file"), "new\n");
+    for folder in ["new", "new/deep"] {
+        crate::sys::fs::make_folder(&machine.work().join(folder), 0o755).unwrap();
+    }
+    write(&machine.work().join("new/deep/file"), "new\n");
     let error = project.edited(&["util.py".into(), "nosuch".into()], "human", &Control::silent()).unwrap_err();
     assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("lib/nosuch"), "{error}");
     for (given, noted) in [
