@@ -21,6 +21,15 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
+/// A word of a command to be typed: quoted where a shell would make something else of it.
+pub(crate) fn word(text: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
 /// A path, losslessly: bytes that are not UTF-8 as `\xNN`, control characters and backslashes escaped.
 pub(crate) fn path(path: &Path) -> String {
     let mut text = String::new();
@@ -75,6 +84,13 @@ mod tests {
             (b"two\nlines\x1b[2J", "two\\nlines\\u{1b}[2J"),
         ] {
             assert_eq!(path(Path::new(OsStr::from_bytes(raw))), shown);
+        }
+    }
+
+    #[test]
+    fn a_word_is_quoted_where_it_must_be() {
+        for (raw, shown) in [("chat-1", "chat-1"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''")] {
+            assert_eq!(word(raw), shown);
         }
     }
 

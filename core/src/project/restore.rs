@@ -126,15 +126,17 @@ impl Project {
     /// cancelled after the pair was selected.
     ///
     /// # Errors
-    /// As [`Project::show`]; `Busy` names the managed command in the way; `NoSpace`, `Corrupt`, `PostgresMismatch`, `Command`
+    /// As [`Project::show`]; `Busy` names the managed command in the way, or the turn that is open; `NoSpace`, `Corrupt`, `PostgresMismatch`, `Command`
     /// (stop hook), `Cancelled`: everything is as before. `RecoveryNeeded`: the pair was selected and could not be put in place whole.
     pub fn restore(&self, checkpoint: &str, options: &RestoreOptions, control: &Control) -> Result<RestoreReport> {
         let RestoreOptions {} = options;
         let start = Instant::now();
         self.check_root()?;
+        self.close_abandoned_windows(control)?;
         let (alone, stopped) = self.alone_without_app(checkpoint, control)?;
         let prepared = || {
             self.check_no_journal()?;
+            self.check_no_open_turn()?;
             let target = Target::of(self, self.resolve(checkpoint)?)?;
             Ok((target, self.database()?))
         };
@@ -181,6 +183,7 @@ impl Project {
         };
         // Nothing is stopped for a restore that cannot be.
         self.check_no_journal()?;
+        self.check_no_open_turn()?;
         Target::of(self, self.resolve(checkpoint)?)?;
         let stopped = self.run_stop_hook(&stop)?;
         let patience = if stopped { APP_PATIENCE } else { Duration::ZERO };

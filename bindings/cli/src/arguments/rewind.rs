@@ -27,7 +27,7 @@ pub(crate) struct Rewind {
 /// `project redo`.
 #[derive(Debug, Args)]
 pub(crate) struct Redo {
-    /// The last rewind of this session; of any where not said
+    /// The last rewind of this session; where not said, of the one that rewound or redid last
     #[arg(long, value_name = "SESSION")]
     pub(crate) session: Option<String>,
     #[command(flatten)]

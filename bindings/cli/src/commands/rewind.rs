@@ -48,11 +48,17 @@ fn carry_out(context: &Context, output: &mut Output<'_>, planned: &RewindPlan<'_
     if plan.dry_run {
         output.warnings(&planned.preview.warnings);
         output.result(&planned.preview, describe_plan)?;
-        output.hint(format!("nothing was touched: --plan {} in place of --dry-run does just this", planned.preview.id));
+        match planned.way_out() {
+            Some(way) => output.hint(format!("it would be refused as it is: {way}")),
+            None if planned.is_nothing() => output.hint("nothing to do"),
+            None => output.hint(format!("nothing was touched: --plan {} in place of --dry-run does just this", planned.preview.id)),
+        }
         return Ok(());
     }
     if !planned.preview.refused.is_empty() && !output.is_json() {
-        output.note(table(&planned.preview.paths).trim_end());
+        for line in table(&planned.preview.paths).lines() {
+            output.note(line);
+        }
     }
     let report = match &plan.plan {
         Some(id) => planned.apply_if(id, &context.control())?,
@@ -61,7 +67,9 @@ fn carry_out(context: &Context, output: &mut Output<'_>, planned: &RewindPlan<'_
     output.warnings(&report.warnings);
     let quiet = output.is_quiet();
     output.result(&report, |report| describe_report(report, quiet))?;
-    output.hint("`forklift project redo` takes it back");
+    if report.id.is_some() {
+        output.hint(format!("`forklift project redo --session {}` takes it back", text::word(&report.session)));
+    }
     Ok(())
 }
 
@@ -111,6 +119,11 @@ fn describe_report(report: &RewindReport, quiet: bool) -> String {
         .as_ref()
         .map(|folder| format!("\ncontent that is in no checkpoint is kept in {}", text::path(folder)))
         .unwrap_or_default();
-    let summary = format!("{} in {}{database}{kept}", text::plain(&report.what), text::milliseconds(report.total_ms));
+    let what = text::plain(&report.what);
+    if report.id.is_none() {
+        let summary = format!("{what}: nothing to do{kept}");
+        return if quiet { summary } else { format!("{}{summary}", table(&report.paths)) };
+    }
+    let summary = format!("{what} in {}{database}{kept}", text::milliseconds(report.total_ms));
     if quiet { summary } else { format!("{}{summary}{aside}\n{}", table(&report.paths), text::plain(&report.message)) }
 }

@@ -88,7 +88,7 @@ pub(super) fn show(context: &Context, output: &mut Output<'_>, arguments: &Show)
             Ok(info) => return history::show(&info, output),
             Err(error) if error.kind() == ErrorKind::NotFound => match project.show_turn(None, &arguments.what, &context.control()) {
                 Ok(details) => return output.result(&details, paths),
-                Err(no_turn) if no_turn.kind() == ErrorKind::NotFound => return Err(error.into()),
+                Err(no_turn) if no_turn.kind() == ErrorKind::NotFound => return Err(error.while_doing(no_turn.message()).into()),
                 Err(no_turn) => return Err(no_turn.into()),
             },
             Err(error) => return Err(error.into()),

@@ -61,7 +61,9 @@ fn turns_are_taken_back_and_that_is_taken_back() {
     let error = run(&["rewind", "--session", "s", "--to", "1", "--json"]).error(5);
     assert_eq!((&error["kind"], &error["context"]["kept"]), (&json!("edited"), &json!("kept: edited after this step: a.txt")));
     let told = run(&["rewind", "--session", "s", "--to", "1"]);
-    assert!(told.code == 5 && told.err.contains("kept: edited after this step  a.txt") && told.err.contains("--keep-edited"), "{told:?}");
+    let lines: Vec<&str> = told.err.lines().collect();
+    assert!(told.code == 5 && lines.contains(&"kept: edited after this step  a.txt") && told.err.contains("--keep-edited"), "{told:?}");
+    assert!(lines.contains(&"delete                        sub/b.txt") && !lines.contains(&""), "a line for each path: {told:?}");
     assert_eq!(run(&["rewind", "--session", "s", "--to", "1", "--keep-edited", "--plan", id, "--json"]).error(5)["kind"], "edited");
     assert_eq!(run(&["rewind", "--session", "s", "--to", "1", "--limit", "0", "--keep-edited", "--json"]).error(5)["kind"], "edited");
     assert!(folder.join("sub/b.txt").exists(), "nothing was touched so far");
@@ -81,6 +83,16 @@ fn turns_are_taken_back_and_that_is_taken_back() {
     assert!(report["message"].as_str().unwrap().contains("a.txt"));
     assert!(run(&["redo", "-q"]).text().starts_with("redo of session s"));
     assert_eq!(read(&folder.join("a.txt")), "two\n");
+
+    // What to type next is the whole command, and only what would be done.
+    let nothing = run(&["rewind", "--session", "s", "--after", "1"]);
+    assert!(nothing.text().contains("nothing to do") && !nothing.err.contains("hint"), "{nothing:?}");
+    let report = run(&["rewind", "--session", "s", "--to", "1"]);
+    assert!(report.err.contains("hint: `forklift project redo --session s` takes it back"), "{report:?}");
+    run(&["redo", "--session", "s"]).text();
+    write(&folder.join("a.txt"), "two and a person\n");
+    let refused = run(&["rewind", "--session", "s", "--to", "1", "--dry-run"]);
+    assert!(refused.code == 0 && refused.err.contains("--keep-edited") && !refused.err.contains("--plan"), "{refused:?}");
 }
 
 #[test]
@@ -92,6 +104,12 @@ fn what_is_not_there_is_named_and_what_is_unclear_is_usage() {
     let run = |arguments: &[&str]| place.run_in(&folder, &[&["project"], arguments].concat());
     assert_eq!(run(&["redo", "--json"]).error(3)["kind"], "not_found");
     assert_eq!(run(&["rewind", "--session", "s", "--to", "1", "--json"]).error(3)["kind"], "not_found");
+    for asked in [&["show", "nope"][..], &["replay", "nope", "../then"]] {
+        let told = run(asked);
+        assert!(told.code == 3 && told.err.contains("no turn is called nope") && told.err.contains("no checkpoint is called"), "{told:?}");
+    }
+    let told = run(&["edited", "nosuch"]);
+    assert!(told.code == 3 && told.err.contains("nosuch"), "{told:?}");
     for wrong in [&["rewind", "--session", "s"][..], &["rewind", "--to", "1"], &["rewind", "--session", "s", "--to", "1", "--after", "2"]] {
         assert_eq!(run(wrong).code, 2, "{wrong:?}");
     }

@@ -102,6 +102,7 @@ fn edits_by_hand_are_noted_from_the_folder_of_the_caller() {
     let place = Place::new();
     let folder = files(&place);
     std::fs::create_dir(folder.join("lib")).unwrap();
+    write(&folder.join("lib/a.txt"), "by hand\n");
     let said = place.run_in(&folder.join("lib"), &["project", "edited", "a.txt", "../code.txt", "--json"]).facts();
     keys(&said, &["author", "paths", "during", "fsyncs", "warnings"]);
     assert_eq!((&said["author"], &said["paths"]), (&Value::from("human"), &serde_json::json!(["code.txt", "lib/a.txt"])));

@@ -25,8 +25,8 @@ use crate::timeline::{Rewind, What, records_of};
 /// What a rewind did; the JSON shape of every surface.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RewindReport {
-    /// Id of this rewind.
-    pub id: String,
+    /// Id of this rewind; none where there was nothing to do, and nothing was recorded.
+    pub id: Option<String>,
     /// What it was, in words.
     pub what: String,
     /// Session.
@@ -36,9 +36,9 @@ pub struct RewindReport {
     /// The rewind that this redo took back.
     pub undoes: Option<String>,
     /// The checkpoint that holds all that was there before.
-    pub safety: String,
+    pub safety: Option<String>,
     /// The checkpoint of what is in place now.
-    pub checkpoint: String,
+    pub checkpoint: Option<String>,
     /// Every path that the turns changed, with what happened to it.
     pub paths: Vec<PathVerdict>,
     /// What happened to the database.
@@ -98,7 +98,7 @@ impl Project {
         let RewindPlan { asked, planned, preview, .. } = plan;
         let start = Instant::now();
         self.check_root()?;
-        preview.check(asked.limit())?;
+        plan.check()?;
         let alone = self.alone(&preview.what, control)?;
         self.check_no_journal()?;
         self.check_no_open_turn()?;
@@ -106,9 +106,13 @@ impl Project {
         if !planned.stands(&past, &half) {
             return Err(moved(&preview.id, None));
         }
-        if half.fate == DatabaseFate::Replace {
+        let nothing = plan.is_nothing();
+        if nothing || half.fate == DatabaseFate::Replace {
             // The files are looked at once more when they are kept; a cluster is not made ready for a plan that does not stand.
             check(&planned.files, &Planned::make(self, asked, control)?.files, &preview.id)?;
+        }
+        if nothing {
+            return Ok(nothing_done(preview, &planned.past.record, start));
         }
         let rewinding = Rewinding::new(self, asked, planned, preview)?;
         let database = self.database()?;
@@ -133,13 +137,13 @@ impl Project {
         let partial = preview.partial || items.iter().any(|item| item.verdict.is_kept());
         Ok(RewindReport {
             message: told(&rewinding.record, &paths, preview.database),
-            id: journal.id,
+            id: Some(journal.id),
             what: preview.what.clone(),
             session: preview.session.clone(),
             turns: preview.turns.clone(),
             undoes: rewinding.record.undoes,
-            safety: rewinding.safety,
-            checkpoint: rewinding.result,
+            safety: Some(rewinding.safety),
+            checkpoint: Some(rewinding.result),
             paths,
             database: preview.database,
             partial,
@@ -152,7 +156,7 @@ impl Project {
     }
 
     /// Fails while a turn is open: its tool may be changing files now.
-    fn check_no_open_turn(&self) -> Result<()> {
+    pub(in crate::project) fn check_no_open_turn(&self) -> Result<()> {
         let (timeline, _) = self.timeline()?;
         let Some(open) = timeline.open_windows().next() else { return Ok(()) };
         Err(Error::new(ErrorKind::Busy, format!("turn {} of session {} is open", open.turn, open.session))
@@ -257,6 +261,28 @@ impl<'p> Rewinding<'p> {
         files::stage(&request, control)?;
         failpoint::pass(&project.environment, "rewind-staged")?;
         Ok(fsyncs)
+    }
+}
+
+/// The report of a rewind that left everything as it is, and no trace.
+fn nothing_done(preview: &RewindPreview, record: &JournalRewind, start: Instant) -> RewindReport {
+    RewindReport {
+        id: None,
+        what: preview.what.clone(),
+        session: preview.session.clone(),
+        turns: preview.turns.clone(),
+        undoes: record.undoes.clone(),
+        safety: None,
+        checkpoint: None,
+        paths: preview.paths.clone(),
+        database: preview.database,
+        partial: preview.partial,
+        message: "There was nothing to rewind: the files are as they were.".to_owned(),
+        downtime_ms: 0,
+        total_ms: millis(start),
+        fsyncs: 0,
+        kept: None,
+        warnings: preview.warnings.clone(),
     }
 }
 

@@ -59,7 +59,7 @@ impl RewindOptions {
 /// How to take the last rewind back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RedoOptions {
-    /// The last rewind of this session; of any where not said.
+    /// The last rewind of this session; where not said, of the one that rewound or redid last.
     pub session: Option<String>,
     /// As [`RewindOptions::keep_edited`].
     pub keep_edited: bool,

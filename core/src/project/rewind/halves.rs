@@ -7,6 +7,9 @@ use super::history::Past;
 use crate::error::Result;
 use crate::project::database::Database;
 
+/// What makes a mark another one besides rows.
+const SERVER: &str = "or the server was started or stopped";
+
 /// What becomes of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,15 +60,15 @@ impl Half {
         let mut last = (&past.target, "the checkpoint to go back to".to_owned());
         for step in &past.steps {
             if !database.is_same(last.0, &step.before)? {
-                conflicts.push(format!("somebody else may have changed rows between {} and {}", last.1, step.name));
+                conflicts.push(format!("rows may have been changed by somebody else between {} and {}, {SERVER}", last.1, step.name));
             }
             if step.shared && !database.is_same(&step.before, &step.after)? {
-                conflicts.push(format!("another session was at work during {}, and rows may have changed", step.name));
+                conflicts.push(format!("another session was at work during {}, and rows may have changed, {SERVER}", step.name));
             }
             last = (&step.after, step.name.clone());
         }
         if !database.is_unchanged_since(last.0)? {
-            conflicts.push(format!("somebody else may have changed rows after {}", last.1));
+            conflicts.push(format!("rows may have been changed by somebody else after {}, {SERVER}", last.1));
         }
         Ok(conflicts)
     }

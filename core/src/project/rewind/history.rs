@@ -126,8 +126,11 @@ impl Past {
             // Says which sessions there are.
             timeline.turn(session, "")?;
         }
-        let undone = undone_by_redo(timeline, session).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, "there is no rewind that a redo could take back").hint("`forklift project rewind` makes one")
+        // Never by surprise an older one of another session.
+        let newest = || timeline.rewinds().next_back().map(|rewind| rewind.session.as_str());
+        let undone = session.or_else(newest).and_then(|session| undone_by_redo(timeline, session)).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "there is no rewind that a redo could take back")
+                .hint("`forklift project rewind` makes one; name a session with --session for one of its own")
         })?;
         let name = format!("rewind {}", undone.id);
         let (before, after) = (edge(project, &undone.before, &name)?, edge(project, &undone.after, &name)?);
@@ -156,9 +159,9 @@ impl Past {
     }
 }
 
-/// The newest rewind that is in force; where there is none, the newest redo, as long as its session did nothing since.
-fn undone_by_redo<'t>(timeline: &'t Timeline, session: Option<&str>) -> Option<&'t Rewind> {
-    let of = |rewind: &&Rewind| session.is_none_or(|session| rewind.session == session);
+/// The newest rewind of a session that is in force; where there is none, its newest redo, as long as it did nothing since.
+fn undone_by_redo<'t>(timeline: &'t Timeline, session: &str) -> Option<&'t Rewind> {
+    let of = |rewind: &&Rewind| rewind.session == session;
     let taken_back: Vec<&str> = timeline.rewinds().filter_map(takes_back).collect();
     let in_force = |rewind: &&Rewind| !taken_back.contains(&rewind.id.as_str());
     if let Some(found) = timeline.rewinds().rev().find(|rewind| of(rewind) && rewind.undoes.is_none() && in_force(rewind)) {

@@ -85,40 +85,66 @@ impl Project {
     fn plan_asked(&self, asked: Asked, control: &Control) -> Result<RewindPlan<'_>> {
         self.check_root()?;
         self.check_no_journal()?;
-        if self.timeline()?.0.open_windows().any(Window::is_abandoned) {
-            // Nobody will end them, and what they changed is known only then.
-            self.close_abandoned(control)?;
-        }
+        self.close_abandoned_windows(control)?;
         let planned = Planned::make(self, &asked, control)?;
         let preview = planned.preview(&asked, self.notices());
         Ok(RewindPlan { project: self, asked, planned, preview })
     }
+
+    /// Closes windows that nobody will end, where there are any: what they changed is known only then.
+    pub(in crate::project) fn close_abandoned_windows(&self, control: &Control) -> Result<()> {
+        if self.timeline()?.0.open_windows().any(Window::is_abandoned) {
+            self.close_abandoned(control)?;
+        }
+        Ok(())
+    }
 }
 
-impl RewindPreview {
+impl RewindPlan<'_> {
+    /// What would let a refused plan through, in words; `None` where it is not refused.
+    #[must_use]
+    pub fn way_out(&self) -> Option<String> {
+        let mut ways = Vec::new();
+        if self.edits_refuse() {
+            ways.push("--keep-edited rewinds the rest and keeps what was edited");
+        }
+        if self.preview.touched > self.asked.limit() {
+            ways.push("a higher --limit lets it touch so many paths");
+        }
+        if !self.planned.half.conflicts.is_empty() {
+            ways.push(if self.planned.past.target.cluster.is_none() {
+                "--database keep rewinds the files alone"
+            } else {
+                "--database discard takes rows of others back too (the safety checkpoint has them), --database keep rewinds the files alone"
+            });
+        }
+        (!ways.is_empty()).then(|| ways.join("; "))
+    }
+
+    fn edits_refuse(&self) -> bool {
+        !self.asked.keep_edited() && self.preview.paths.iter().any(|path| path.verdict.is_kept())
+    }
+
     /// Fails where it is refused.
-    pub(super) fn check(&self, limit: u64) -> Result<()> {
-        let Some(first) = self.refused.first() else { return Ok(()) };
-        let kept: Vec<String> = self
-            .paths
-            .iter()
-            .filter(|path| path.verdict.is_kept())
-            .map(|path| format!("{}: {}", path.verdict.words(), path.path))
-            .collect();
-        let more = self.refused.len() - 1;
+    pub(super) fn check(&self) -> Result<()> {
+        let RewindPreview { refused, paths, session, id, .. } = &self.preview;
+        let Some(first) = refused.first() else { return Ok(()) };
+        let kept: Vec<String> =
+            paths.iter().filter(|path| path.verdict.is_kept()).map(|path| format!("{}: {}", path.verdict.words(), path.path)).collect();
+        let more = refused.len() - 1;
         let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
         let error = Error::new(ErrorKind::Edited, format!("nothing was rewound: {first}{more}"))
-            .with("session", &self.session)
-            .with("plan", &self.id)
-            .with("refused", self.refused.join("; "));
-        let hint = if !kept.is_empty() {
-            "look at it with --dry-run; --keep-edited rewinds the rest and keeps those"
-        } else if self.touched > limit {
-            "look at it with --dry-run, then raise --limit"
-        } else {
-            "--database discard takes them back too (the safety checkpoint has them), --database keep rewinds the files alone"
-        };
+            .with("session", session)
+            .with("plan", id)
+            .with("refused", refused.join("; "));
+        let hint = format!("look at it with --dry-run; {}", self.way_out().unwrap_or_default());
         Err(if kept.is_empty() { error } else { error.with("kept", kept.join("\n")) }.hint(hint))
+    }
+
+    /// Neither a path nor the database would be touched by this rewind. A redo always counts: it puts turns in force again.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        matches!(self.asked, Asked::Rewind(_)) && self.preview.touched == 0 && self.preview.database != DatabaseFate::Replace
     }
 }
 

@@ -68,9 +68,9 @@ fn turns_are_taken_back_and_put_in_force_again() {
     assert_eq!((tree(&work), further.turns), (start.clone(), vec!["1".to_owned()]));
 
     let undone = redo(&project).unwrap();
-    assert_eq!((tree(&work), undone.undoes), (first.clone(), Some(further.id)));
+    assert_eq!((tree(&work), undone.undoes), (first.clone(), further.id));
     let undone = redo(&project).unwrap();
-    assert_eq!((tree(&work), undone.undoes.clone()), (third.clone(), Some(report.id)));
+    assert_eq!((tree(&work), undone.undoes.clone()), (third.clone(), report.id));
     assert!(project.timeline().unwrap().0.turns("s").iter().all(|turn| turn.rewound.is_none()));
     // Nothing but the redo itself is left to be taken back.
     let again = redo(&project).unwrap();
@@ -79,6 +79,54 @@ fn turns_are_taken_back_and_put_in_force_again() {
     assert_eq!(tree(&work), third);
     rewind(&project, before("s", "1")).unwrap();
     assert_eq!(tree(&work), start);
+}
+
+#[test]
+fn a_redo_takes_the_newest_thing_back_and_never_one_of_another_session() {
+    let (machine, project) = Machine::with_project();
+    let there = |name: &str| machine.work().join(name).exists();
+    for session in ["a", "b"] {
+        turn(&project, session, "1", |work| write(&work.join(session), "new\n"));
+    }
+    for session in ["a", "b"] {
+        rewind(&project, before(session, "1")).unwrap();
+    }
+    for in_force in [true, false, true] {
+        assert_eq!(redo(&project).unwrap().session, "b");
+        assert_eq!((there("a"), there("b")), (false, in_force));
+    }
+    let of_a = RedoOptions { session: Some("a".to_owned()), ..RedoOptions::default() };
+    for in_force in [true, false] {
+        project.redo(of_a.clone(), &Control::silent()).unwrap();
+        assert_eq!((there("a"), there("b")), (in_force, true));
+    }
+    redo(&project).unwrap();
+    assert_eq!((there("a"), there("b")), (true, true), "the newest is the one of a now");
+}
+
+#[test]
+fn a_rewind_with_nothing_to_do_leaves_no_trace() {
+    let (_machine, project) = Machine::with_project();
+    turn(&project, "s", "1", edit);
+    turn(&project, "s", "2", |_| {});
+    let traces = || (project.log().unwrap().0.len(), project.timeline().unwrap().0.last_number());
+    let before_it = traces();
+    let report = rewind(&project, before("s", "2")).unwrap();
+    assert_eq!((report.id, report.safety, report.checkpoint, report.fsyncs), (None, None, None, 0));
+    assert_eq!(traces(), before_it);
+    assert_eq!(redo(&project).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_refused_plan_names_what_lets_it_through() {
+    let (machine, project) = Machine::with_project();
+    turn(&project, "s", "1", edit);
+    write(&machine.work().join("app.py"), "a person\n");
+    let way = |options| project.plan_rewind(options, &Control::silent()).unwrap().way_out().unwrap_or_default();
+    assert!(way(before("s", "1")).contains("--keep-edited"));
+    let few = way(RewindOptions { keep_edited: true, limit: Some(0), ..before("s", "1") });
+    assert!(few.contains("--limit") && !few.contains("--keep-edited"), "{few}");
+    assert_eq!(way(RewindOptions { keep_edited: true, ..before("s", "1") }), "");
 }
 
 #[test]
@@ -264,6 +312,39 @@ fn case_9_an_open_turn_and_a_managed_command_are_waited_for() {
     rewind(&inside, before("s", "1")).unwrap();
     drop(holder);
     assert_eq!(read(&machine.work().join("app.py")), "version = 1\n");
+}
+
+#[test]
+fn a_restore_waits_for_an_open_turn_as_a_rewind_does() {
+    let (machine, project) = Machine::with_project();
+    let control = Control::silent();
+    turn(&project, "s", "1", edit);
+    let start = project.timeline().unwrap().0.turns("s")[0].start.clone().unwrap();
+    let there = tree(&machine.work());
+    begin(&project, "s", "open");
+    let holder = project.hold(super::super::lock::HolderKind::Run, "npm run dev", &control).unwrap();
+    let inside = machine.environment_with("FORKLIFT_RUN_TOKEN", holder.token());
+    for environment in [machine.environment(), inside] {
+        let project = Project::open(&machine.work(), &ProjectOptions::default(), &environment).unwrap();
+        let error = project.restore(&start, &RestoreOptions::default(), &control).unwrap_err();
+        assert_eq!((error.kind(), tree(&machine.work())), (ErrorKind::Busy, there.clone()));
+    }
+    drop(holder);
+    let error = project.restore(&start, &RestoreOptions::default(), &control).unwrap_err();
+    assert!(error.kind() == ErrorKind::Busy && error.to_string().contains("turn open of session s"), "{error}");
+    end(&project, "s", "open");
+
+    // One that nobody will end is closed first, with what its turn changed.
+    let mut owner = Command::new("sleep").arg("60").spawn().unwrap();
+    let options = TurnOptions { session: "s".to_owned(), turn: "dead".to_owned(), owner: Some(owner.id()), ..TurnOptions::default() };
+    project.turn_begin(&options, &control).unwrap();
+    write(&machine.work().join("dead"), "theirs\n");
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    restore(&project, &start);
+    assert_eq!(read(&machine.work().join("app.py")), "version = 1\n");
+    let dead = project.show_turn(Some("s"), "dead", &control).unwrap();
+    assert_eq!(dead.paths.iter().map(|path| path.path.as_str()).collect::<Vec<_>>(), ["dead"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Edits that somebody owns up to.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -33,11 +34,12 @@ pub struct EditedReport {
 
 impl Project {
     /// Notes that `author` (such as `human`) edited these paths just now: a rewind does not touch them unasked. Relative paths start
-    /// from the folder that the project was opened from; a path need not exist any more, and a folder stands for all that is in it.
-    /// Durable when this returns.
+    /// from the folder that the project was opened from; a path that was removed is one of the last checkpoint, and a
+    /// folder stands for all that is in it. Durable when this returns.
     ///
     /// # Errors
-    /// `InvalidArgument` for no path, one outside the worktree or the worktree itself, or an author; `Busy`, `RecoveryNeeded`, `NoSpace`.
+    /// `InvalidArgument` for no path, one outside the worktree or the worktree itself, or an author; `NotFound`
+    /// names a path that is neither there nor in the last checkpoint; `Busy`, `RecoveryNeeded`, `NoSpace`.
     pub fn edited(&self, paths: &[PathBuf], author: &str, control: &Control) -> Result<EditedReport> {
         check_name("author", author)?;
         if paths.is_empty() {
@@ -47,6 +49,7 @@ impl Project {
         let mut names = paths.iter().map(|path| self.inside_of(path)).collect::<Result<Vec<_>>>()?;
         names.sort_unstable();
         names.dedup();
+        self.check_known(&names, control)?;
         let _holder = self.hold(HolderKind::Capture, "edited", control)?;
         let mut warnings = Vec::new();
         let mut log = self.timeline_log_end(&mut warnings, control)?;
@@ -63,6 +66,27 @@ impl Project {
             fsyncs: syncs.count(),
             warnings,
         })
+    }
+
+    /// Fails for a path that is not there, nor was when it was looked last: a slip of the pen would guard nothing.
+    fn check_known(&self, names: &[Vec<u8>], control: &Control) -> Result<()> {
+        let is_there = |name: &&Vec<u8>| self.root.join(OsStr::from_bytes(name)).symlink_metadata().is_ok();
+        let gone: Vec<&Vec<u8>> = names.iter().filter(|name| !is_there(name)).collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let last = self.refs()?.0.into_iter().rev().find_map(|reference| reference.files);
+        let reader = self.store.reader(control)?;
+        for name in gone {
+            let known = last.as_ref().map_or(Ok(None), |half| reader.entry(&half.root, name))?;
+            if known.is_none() {
+                let name = crate::report::escape(name);
+                return Err(Error::new(ErrorKind::NotFound, format!("{name} is neither in the worktree nor in its last checkpoint"))
+                    .with("path", name)
+                    .hint("name a file or folder as it is called from the folder you are in"));
+            }
+        }
+        Ok(())
     }
 
     /// The name of a path below the root; folders above it may be reached through links, itself is not followed.

@@ -83,7 +83,13 @@ impl Project {
             Some(session) => timeline.turn(session, what)?,
             None => match super::history::only(&timeline, what) {
                 Ok(turn) => turn,
-                Err(error) if error.kind() == ErrorKind::NotFound => return self.resolve(what).map(|reference| (reference.id, None)),
+                Err(no_turn) if no_turn.kind() == ErrorKind::NotFound => {
+                    let found = self.resolve(what).map(|reference| (reference.id, None));
+                    return found.map_err(|error| match error.kind() {
+                        ErrorKind::NotFound => error.while_doing(no_turn.message()),
+                        _ => error,
+                    });
+                }
                 Err(error) => return Err(error),
             },
         };

@@ -70,7 +70,9 @@ fn rows_of_somebody_else_refuse_it() {
     let refused = |options: RewindOptions| {
         let error = rewind(&project, options).unwrap_err();
         assert_eq!((error.kind(), sum(&branch), read(&app).as_str()), (ErrorKind::Edited, there, "version = 2\n"));
-        assert!(error.to_string().contains("rows") && error.hint_text().unwrap().contains("--database"), "{error}");
+        let hint = error.hint_text().unwrap();
+        assert!(error.to_string().contains("rows") && error.to_string().contains("started or stopped"), "{error}");
+        assert!(hint.contains("--database") && !hint.contains("--keep-edited"), "{hint}");
     };
     refused(before("1"));
     refused(RewindOptions { keep_edited: true, ..before("1") });
@@ -82,7 +84,7 @@ fn rows_of_somebody_else_refuse_it() {
 
     let report = rewind(&project, RewindOptions { database: DatabaseChoice::Discard, ..before("1") }).unwrap();
     assert_eq!((report.database, sum(&branch), read(&app).as_str()), (DatabaseFate::Replace, 215, "version = 1\n"));
-    restore(&project, &report.safety);
+    restore(&project, &report.safety.unwrap());
     assert_eq!(sum(&branch), there, "what was discarded is in the safety checkpoint");
 }
 

@@ -104,6 +104,7 @@ fn case_10_case_27_a_capture_that_fails_leaves_no_window_and_no_restore_point() 
         }
     }
     let begun = begin(&project, "a", "2", "");
+    end(&project, "a", "2", "");
     restore(&project, &begun.checkpoint.unwrap());
 }
 

@@ -121,8 +121,7 @@ fn child_turn_inside() {
 fn while_a_restore_is_pending_no_window_opens_or_closes() {
     let (machine, project) = Machine::with_project();
     capture(&project, "first");
-    begin(&project, "a", "1", "");
-    edit(&machine.work());
+    turn(&project, "a", "1", || edit(&machine.work()));
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&machine.killed_at("crashing::child_restore", "selected")), Some(9));
     for error in [
         project.turn_begin(&opening("a", "2", ""), &Control::silent()).unwrap_err(),
@@ -133,7 +132,7 @@ fn while_a_restore_is_pending_no_window_opens_or_closes() {
         assert_eq!(error.kind(), ErrorKind::RecoveryNeeded, "{error}");
     }
     project.recover(&Control::silent()).unwrap();
-    end(&project, "a", "1", "");
+    turn(&project, "a", "2", || {});
 }
 
 #[test]

@@ -10,6 +10,16 @@ fn case_24_edits_are_noted_by_the_path_below_the_root() {
     let (machine, _) = Machine::with_project();
     let project = machine.open(&machine.work().join("lib")).unwrap();
     std::os::unix::fs::symlink(machine.work(), machine.path("alias")).unwrap();
+    write(&machine.work().join("lib/gone.py"), "once\n");
+    project.edited(&["gone.py".into()], "human", &Control::silent()).unwrap();
+    capture(&project, "with-it");
+    std::fs::remove_file(machine.work().join("lib/gone.py")).unwrap();
+    for folder in ["new", "new/deep"] {
+        crate::sys::fs::make_folder(&machine.work().join(folder), 0o755).unwrap();
+    }
+    write(&machine.work().join("new/deep/file"), "new\n");
+    let error = project.edited(&["util.py".into(), "nosuch".into()], "human", &Control::silent()).unwrap_err();
+    assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("lib/nosuch"), "{error}");
     for (given, noted) in [
         (PathBuf::from("util.py"), "lib/util.py"),
         (PathBuf::from("../app.py"), "app.py"),
@@ -28,7 +38,7 @@ fn case_24_edits_are_noted_by_the_path_below_the_root() {
     }
     assert_eq!(project.edited(&[], "human", &Control::silent()).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(project.edited(&["a".into()], "", &Control::silent()).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    assert_eq!(project.timeline().unwrap().0.edits().count(), 7);
+    assert_eq!(project.timeline().unwrap().0.edits().count(), 8);
 }
 
 #[test]
