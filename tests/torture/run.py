@@ -32,8 +32,9 @@ def main():
     core_tests = next(program for manifest, target, program in suites.test_programs() if manifest.name == "core" and target == "forklift")
     # Short: the paths of Postgres' sockets below it have 107 bytes.
     work = tempfile.mkdtemp(prefix="forklift-torture-", dir="/tmp")
-    # Copies, which no build replaces meanwhile.
-    program, core_tests = (shutil.copy2(path, work) for path in (suites.TARGET / "forklift-torture", core_tests))
+    # Copies, which no build replaces meanwhile; not in `work`, where disks are mounted.
+    programs = tempfile.mkdtemp(prefix="forklift-torture-programs-", dir="/tmp")
+    program, core_tests = (shutil.copy2(path, programs) for path in (suites.TARGET / "forklift-torture", core_tests))
     command = [
         program, "run", "--work", work, "--keep", suites.WORK / "torture",
         "--seconds", str(max(1, round(options.minutes * 60))), "--core-tests", core_tests,
@@ -47,6 +48,7 @@ def main():
         torture.kill()
         torture.wait()
         shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(programs, ignore_errors=True)
 
 
 if __name__ == "__main__":
