@@ -196,13 +196,13 @@ fn an_empty_folder_is_no_stand_in_for_lost_refs() {
     let (_folder, store) = new_store();
     pair(&store);
     let (refs, aside) = (store.path().join("refs"), store.path().join("aside"));
-    std::fs::rename(&refs, &aside).unwrap();
+    sys::fs::rename_new(&refs, &aside).unwrap();
     let error = store.repair(&RepairOptions::default(), &Control::silent()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.message().contains("refs"), "{error}");
     assert!(!refs.exists());
     assert!(store.prune(&PruneOptions { apply: true, ..PruneOptions::default() }, &Control::silent()).is_err());
-    std::fs::rename(&aside, &refs).unwrap();
+    sys::fs::rename_new(&aside, &refs).unwrap();
     assert!(repair(&store).is_whole());
 }
 
