@@ -43,7 +43,7 @@ impl PackFile {
                 }
                 Err(Error::new(ErrorKind::Corrupt, format!("pack {} is missing", layout.pack(id).display()))
                     .with("path", layout.pack(id).display())
-                    .hint("put the pack back from a copy of the store, or capture the same content again"))
+                    .hint("put the pack back from a copy of the store, or capture the same content again; `forklift store verify` tells which checkpoints are hit"))
             }
             other => other,
         }
@@ -146,7 +146,7 @@ impl PackFile {
 fn damaged(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("pack {} is damaged: {why}", path.display()))
         .with("path", path.display())
-        .hint("put the pack back from a copy of the store; other checkpoints are not affected")
+        .hint("`forklift store verify --level full` tells which checkpoints are hit, `forklift store repair` puts right what can be")
 }
 
 /// The packs that a reader has open, most recently used last.

@@ -72,7 +72,7 @@ impl Reader {
             let (id, have, want) = (chunk.id, bytes.len(), chunk.len);
             return Err(Error::new(ErrorKind::Corrupt, format!("chunk {id} has {have} bytes where {want} are expected"))
                 .with("chunk", id)
-                .hint("the manifest that names it is damaged; other checkpoints are not affected"));
+                .hint("the manifest that names it is damaged; `forklift store verify --level full` tells which checkpoints are hit"));
         }
         Ok(())
     }
@@ -181,11 +181,9 @@ impl Reader {
                 Error::new(ErrorKind::Corrupt, format!("chunk {id} is in no pack that can be read; pack {} is damaged", path.display()))
                     .with("path", path.display())
             }
-            None => {
-                Error::new(ErrorKind::Corrupt, format!("chunk {id} is in no pack below {}", packs.display())).with("path", packs.display())
-            }
+            None => Error::new(ErrorKind::Corrupt, format!("chunk {id} is in no pack")).with("path", packs.display()),
         };
-        error.with("chunk", id).hint("put the missing pack back from a copy of the store, or capture the same content again")
+        error.with("chunk", id).hint("put the missing pack back from a copy of the store, or capture the same content again; `forklift store verify` tells which checkpoints are hit")
     }
 
     pub(super) fn store(&self) -> &Store {

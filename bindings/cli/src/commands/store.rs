@@ -14,6 +14,10 @@ use crate::output::Output;
 use crate::table::Table;
 use crate::text;
 
+/// What ends the findings of chunks that no pack holds any more.
+const WAY_OUT: &str = "chunks that are in no pack cannot be repaired: put the pack back from a copy of the store, or forget the checkpoints \
+     named above with `forklift project forget ID --yes`";
+
 /// A report and its verdict.
 #[derive(Serialize)]
 struct Judged<R> {
@@ -55,12 +59,15 @@ fn verify(context: &Context, output: &mut Output<'_>, arguments: &Verify) -> Res
         VerifyLevel::Drill => Branches::open(&store, context.environment())?.drill(&options, &context.control())?,
         _ => store.verify(&options, &context.control())?,
     };
-    let whole = report.is_whole();
+    let (whole, lost) = (report.is_whole(), !report.losses.is_empty());
     output.result(&Judged { whole, report }, |judged| describe_verify(&judged.report))?;
     if whole {
         return Ok(exit::DONE);
     }
     output.hint("`forklift store repair` puts right what can be");
+    if lost {
+        output.hint(WAY_OUT);
+    }
     Ok(exit::NO)
 }
 
@@ -73,12 +80,16 @@ fn describe_verify(report: &VerifyReport) -> String {
             FindingKind::Ref => "ref",
             FindingKind::Index => "index",
             FindingKind::PackMissing => "pack missing",
+            FindingKind::PackDamaged if finding.detail.ends_with("is in no pack") => "in no pack",
             FindingKind::PackDamaged => "pack damaged",
             FindingKind::Stray => "not forklift's",
             FindingKind::Drill => "drill",
         };
         let (path, detail) = (text::plain(&finding.path), text::plain(&finding.detail));
-        table.row([what.to_owned(), if detail.contains(&*path) { detail.into_owned() } else { format!("{path}: {detail}") }]);
+        table.row([
+            what.to_owned(),
+            if what == "in no pack" || detail.contains(&*path) { detail.into_owned() } else { format!("{path}: {detail}") },
+        ]);
     }
     let mut lines = format!("{}{}", table.render(), losses(&report.losses));
     let mut read = format!("{}, {}", text::count(report.checkpoints, "checkpoint"), text::count(report.packs, "pack"));
@@ -94,7 +105,23 @@ fn describe_verify(report: &VerifyReport) -> String {
             read.push_str(&format!(", {} left for another time", text::count(report.drills_left, "checkpoint")));
         }
     }
-    let verdict = if report.is_whole() { "whole".to_owned() } else { text::count(report.findings.len() as u64, "finding") };
+    let verdict = if !report.is_whole() {
+        let mut damaged: Vec<_> = report.losses.iter().map(|loss| &loss.checkpoint).collect();
+        damaged.sort_unstable();
+        damaged.dedup();
+        let findings = text::count(report.findings.len() as u64, "finding");
+        match damaged.len() as u64 {
+            0 => findings,
+            lost => format!("{findings}; {} lost something", text::count(lost, "checkpoint")),
+        }
+    } else {
+        match report.level {
+            VerifyLevel::Refs => "whole as far as refs tell; no content was read: --level full reads it",
+            VerifyLevel::Metadata => "whole as far as names, sizes and metadata tell; no content was read: --level full reads it",
+            VerifyLevel::Packs | VerifyLevel::Full | VerifyLevel::Drill => "whole",
+        }
+        .to_owned()
+    };
     lines.push_str(&format!("{read}: {verdict}"));
     lines
 }
@@ -119,12 +146,15 @@ fn losses(losses: &[Loss]) -> String {
 fn repair(context: &Context, output: &mut Output<'_>, arguments: &Repair) -> Result<u8, Failure> {
     let options = RepairOptions { set_aside_refs: arguments.set_aside_refs, ..RepairOptions::default() };
     let report = context.existing_store()?.repair(&options, &context.control())?;
-    let (whole, unreadable) = (report.is_whole(), !report.refs_unreadable.is_empty());
+    let (whole, unreadable, lost) = (report.is_whole(), !report.refs_unreadable.is_empty(), !report.losses.is_empty());
     output.result(&Judged { whole, report }, |judged| describe_repair(&judged.report))?;
     if whole {
         return Ok(exit::DONE);
     }
     output.hint("capturing the same content again heals what is lost, and so does putting packs or refs back from a copy of the store");
+    if lost {
+        output.hint(WAY_OUT);
+    }
     if unreadable && !arguments.set_aside_refs {
         output.hint("`forklift store repair --set-aside-refs` puts refs that cannot be read aside, so that the store can be pruned");
     }
