@@ -322,7 +322,7 @@ fn a_kill_in_the_middle_is_cleared_away_or_taken_up_again() {
 
 /// A program that a killed process had started (mkfs, mount) goes on for a moment.
 fn retry<T>(mut attempt: impl FnMut() -> Result<T>) -> T {
-    let mut left = 500;
+    let mut left = 3000;
     loop {
         match attempt() {
             Ok(done) => return done,

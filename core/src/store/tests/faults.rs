@@ -86,12 +86,15 @@ fn child_on_a_full_disk() {
 
 #[test]
 fn row_51_a_read_only_store_is_read() {
-    let (folder, store) = new_store();
+    let (_folder, store) = new_store();
     commit(&store, "a", &tree(&[("f", noise(1, 5_000))]));
-    let (from, to) = (store.path().display().to_string(), folder.path().join("ro"));
-    sys::fs::make_folder(&to, 0o700).unwrap();
-    let shell = format!("mount --bind {from} {to} && mount -o remount,bind,ro {to}", to = to.display());
-    in_namespace("faults::child_on_a_read_only_mount", &shell, &to);
+    let outer = tempfile::tempdir().unwrap();
+    let (from, to, at) = (store.path().display(), outer.path().display(), outer.path().join("place"));
+    let shell = format!(
+        "mount -t tmpfs tmpfs {to} && mkdir {at} && mount --bind {from} {at} && mount -o remount,bind,ro {at} && mount -o remount,ro {to}",
+        at = at.display()
+    );
+    in_namespace("faults::child_on_a_read_only_mount", &shell, &at);
 }
 
 #[test]
@@ -113,7 +116,7 @@ fn child_on_a_read_only_mount() {
     read_only(store.remove_ref("a").unwrap_err());
     read_only(store.prune(&PruneOptions { apply: true, ..PruneOptions::default() }, &Control::silent()).unwrap_err());
     read_only(store.repair(&RepairOptions::default(), &Control::silent()).unwrap_err());
-    read_only(Store::create(&path.join("new")).unwrap_err());
+    read_only(Store::create(&path.with_file_name("new")).unwrap_err());
     assert_eq!(Store::open_or_create(&path).unwrap().uuid(), store.uuid());
     println!("DONE");
 }
