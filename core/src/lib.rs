@@ -20,6 +20,7 @@ pub mod timeline;
 mod cancel;
 mod environment;
 mod error;
+mod json;
 mod progress;
 mod report;
 #[allow(unsafe_code, reason = "the only platform code: system calls that rustix does not wrap")]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clone;
 use crate::error::{Error, ErrorKind, Result};
+use crate::json;
 use crate::postgres::{Address, ClusterFacts, Mark};
 use crate::store::ChunkId;
 use crate::sys;
@@ -171,41 +172,19 @@ impl ClusterRecord {
 
 /// Reads one of the records. `NotFound`, `Corrupt`, `UnsupportedFormat` name the file.
 pub(super) fn load<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let bytes = sys::fs::read(path)?;
-    #[derive(Deserialize)]
-    struct Format {
-        format: u32,
-    }
-    let corrupt = |source: serde_json::Error| {
+    json::load(path, FORMAT, |source| {
         Error::new(ErrorKind::Corrupt, format!("{} is not a record of a branch: {source}", path.display())).with("path", path.display())
-    };
-    let Format { format } = serde_json::from_slice(&bytes).map_err(corrupt)?;
-    if format != FORMAT {
-        return Err(Error::new(
-            ErrorKind::UnsupportedFormat,
-            format!("{} has format {format}, this forklift knows {FORMAT}", path.display()),
-        )
-        .with("path", path.display())
-        .hint("use the forklift that wrote it, or a newer one"));
-    }
-    serde_json::from_slice(&bytes).map_err(corrupt)
+    })
 }
 
 /// As [`load`], with a file that does not exist as `None`.
 pub(super) fn load_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    match load(path) {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    json::optional(load(path))
 }
 
 /// Writes a record so that it is there whole or not at all, durably.
 pub(super) fn save<T: Serialize>(path: &Path, value: &T) -> Result<()> {
-    let mut bytes = serde_json::to_vec_pretty(value)
-        .map_err(|source| Error::new(ErrorKind::Internal, format!("cannot write {} as JSON: {source}", path.display())))?;
-    bytes.push(b'\n');
-    sys::fs::replace(path, &bytes, 0o600, &Syncs::new())
+    json::save(path, value, 0o600, &Syncs::new())
 }
 
 /// Removes the socket folders of an address that nobody uses any more.

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::git;
-use super::record::{FORMAT, FolderId, read_json, to_json, write_json};
+use super::record::{FORMAT, FolderId, read_json, write_json};
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
+use crate::json;
 use crate::sys::fs::{self, Syncs};
 
 /// Name of the id file in Git's administrative folder.
@@ -114,7 +115,7 @@ fn bind_locally(root: &Path, identity: &Identity, environment: &Environment, syn
     let local = Local { format: FORMAT, root: root.to_owned(), folder: FolderId::of(root)?, identity: identity.clone() };
     let file = file_of(&folder, root);
     // An unchanged record is not written again: opening a project costs no fsync.
-    let bytes = to_json(&file, &local)?;
+    let bytes = json::encode(&file, &local)?;
     if fs::read_optional(&file)?.as_deref() == Some(&*bytes) { Ok(()) } else { fs::replace(&file, &bytes, 0o600, syncs) }
 }
 

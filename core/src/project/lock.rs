@@ -14,8 +14,9 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::Project;
-use super::record::{FORMAT, read_json, to_json};
+use super::record::{FORMAT, read_json};
 use crate::error::{Error, ErrorKind, Result};
+use crate::json;
 use crate::progress::Control;
 use crate::sys::fs;
 use crate::sys::lock::{Lock, Mode};
@@ -106,7 +107,7 @@ impl Project {
             command: command.to_owned(),
             parent: self.inside().map(|outer| outer.token),
         };
-        let locked = write_and_lock(&path, &to_json(&path, &record)?, control);
+        let locked = write_and_lock(&path, &json::encode(&path, &record)?, control);
         match locked {
             Ok(lock) => Ok(Holder { path, token, _lock: lock }),
             Err(error) => {

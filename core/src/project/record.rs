@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::json;
 use crate::store::Store;
 use crate::sys::fs::{self, Syncs};
 
@@ -144,15 +145,7 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 
 /// Replaces one of our JSON files, durably.
 pub(super) fn write_json<T: Serialize>(path: &Path, value: &T, syncs: &Syncs) -> Result<()> {
-    fs::replace(path, &to_json(path, value)?, 0o600, syncs)
-}
-
-/// The bytes of one of our JSON files.
-pub(super) fn to_json<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec_pretty(value)
-        .map_err(|error| Error::new(ErrorKind::Internal, format!("{} cannot be written: {error}", path.display())))?;
-    bytes.push(b'\n');
-    Ok(bytes)
+    json::save(path, value, 0o600, syncs)
 }
 
 /// Removes a file, durably; one that is not there is fine.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::sys;
+use crate::json;
 use crate::sys::fs::Syncs;
 
 /// The file system of a pool.
@@ -103,33 +103,14 @@ impl Record {
     /// The record in a pool's folder; `None` where there is none.
     pub(super) fn load(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(FILE);
-        let Some(bytes) = sys::fs::read_optional(&path)? else { return Ok(None) };
-        let corrupt = |source: serde_json::Error| {
+        json::optional(json::load(&path, FORMAT, |source| {
             Error::new(ErrorKind::Corrupt, format!("{} is not the record of a pool: {source}", path.display()))
                 .with("path", path.display())
                 .hint("name another folder; what is mounted here, and its image, are as they were")
-        };
-        #[derive(Deserialize)]
-        struct Format {
-            format: u32,
-        }
-        let Format { format } = serde_json::from_slice(&bytes).map_err(corrupt)?;
-        if format != FORMAT {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFormat,
-                format!("{} has format {format}, this forklift knows {FORMAT}", path.display()),
-            )
-            .with("path", path.display())
-            .hint("use the forklift that wrote it, or a newer one"));
-        }
-        serde_json::from_slice(&bytes).map(Some).map_err(corrupt)
+        }))
     }
 
     pub(super) fn save(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(FILE);
-        let mut bytes = serde_json::to_vec_pretty(self)
-            .map_err(|source| Error::new(ErrorKind::Internal, format!("cannot write {} as JSON: {source}", path.display())))?;
-        bytes.push(b'\n');
-        sys::fs::replace(&path, &bytes, 0o644, &Syncs::new())
+        json::save(&folder.join(FILE), self, 0o644, &Syncs::new())
     }
 }
