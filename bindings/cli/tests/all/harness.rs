@@ -76,6 +76,15 @@ impl Place {
         self.path().join("store")
     }
 
+    /// A project of files only, with `one` in `code.txt`.
+    pub(crate) fn project_of_files(&self) -> PathBuf {
+        let folder = self.path().join("work");
+        std::fs::create_dir(&folder).unwrap();
+        write(&folder.join("code.txt"), "one\n");
+        self.run_in(&folder, &["project", "setup", "--files-only"]).text();
+        folder
+    }
+
     fn environment(&self) -> Environment {
         Environment::read().with("FORKLIFT_STORE", self.store()).with("FORKLIFT_KEEPER", keeper())
     }

@@ -1,20 +1,12 @@
 //! What agent hosts call, by recorded events of each (`tests/hosts`): the turns that come of them, and that a host is never kept from working.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use crate::harness::{Place, Said, read, write};
 
 const HOSTS: [&str; 4] = ["claude-code", "codex", "gemini", "cursor"];
-
-fn files(place: &Place) -> PathBuf {
-    let folder = place.path().join("work");
-    std::fs::create_dir(&folder).unwrap();
-    write(&folder.join("code.txt"), "one\n");
-    place.run_in(&folder, &["project", "setup", "--files-only"]).text();
-    folder
-}
 
 /// An event of a host that works in this folder.
 fn event(host: &str, name: &str, folder: &Path) -> Value {
@@ -48,7 +40,7 @@ fn turns(place: &Place, folder: &Path) -> Value {
 fn the_events_of_every_host_open_and_close_turns() {
     for host in HOSTS {
         let place = Place::new();
-        let folder = files(&place);
+        let folder = place.project_of_files();
         for round in 1..=2 {
             for name in ["1-prompt", "2-before", "3-after", "4-read", "5-stop", "6-end"] {
                 if matches!((host, name), ("codex" | "cursor", "4-read") | ("codex", "6-end")) {
@@ -82,7 +74,7 @@ fn the_events_of_every_host_open_and_close_turns() {
 #[test]
 fn a_host_without_names_for_prompts_gets_turns_by_their_place() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     for name in ["1-prompt", "2-before", "3-after", "5-stop", "1-prompt"] {
         let mut event = event("claude-code", name, &folder);
         event.as_object_mut().unwrap().remove("prompt_id");
@@ -95,7 +87,7 @@ fn a_host_without_names_for_prompts_gets_turns_by_their_place() {
 #[test]
 fn case_20_a_tool_that_was_interrupted_is_closed_by_the_end_of_the_turn_or_the_next_one() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     tell(&place, "claude-code", &event("claude-code", "2-before", &folder));
     write(&folder.join("made.txt"), "half\n");
     tell(&place, "claude-code", &event("claude-code", "5-stop", &folder));
@@ -115,7 +107,7 @@ fn case_20_a_tool_that_was_interrupted_is_closed_by_the_end_of_the_turn_or_the_n
 #[test]
 fn failed_tools_say_so() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     let failures = [
         ("claude-code", "PostToolUseFailure", json!({ "error": "exit code 1" })),
         ("claude-code", "PostToolUse", json!({ "tool_response": { "success": false } })),
@@ -143,7 +135,7 @@ fn failed_tools_say_so() {
 #[test]
 fn a_failure_of_ours_is_a_warning_and_never_in_the_way() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     for host in HOSTS {
         let wrong = [
             ("not json".to_owned(), "no JSON"),
@@ -202,7 +194,7 @@ fn settings(host: &str) -> &'static str {
 #[test]
 fn install_shows_the_change_merges_it_once_and_can_be_taken_back() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     for host in HOSTS {
         let path = folder.join(settings(host));
         let run = |words: &[&str]| place.process(&folder, &[&["hook"][..], words].concat());
@@ -241,7 +233,7 @@ fn install_shows_the_change_merges_it_once_and_can_be_taken_back() {
 #[test]
 fn settings_that_are_no_plain_json_are_left_as_they_are() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     let path = folder.join(".gemini/settings.json");
     std::fs::create_dir(path.parent().unwrap()).unwrap();
     for wrong in ["{ // a comment\n}", "[]", r#"{"hooks": []}"#, r#"{"hooks": {"BeforeTool": {}}}"#] {

@@ -1,18 +1,8 @@
 //! Turns by the command line: what it says, and what each call of it costs.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
 
 use crate::harness::{Place, keys, write};
-
-fn files(place: &Place) -> PathBuf {
-    let folder = place.path().join("work");
-    std::fs::create_dir(&folder).unwrap();
-    write(&folder.join("code.txt"), "one\n");
-    place.run_in(&folder, &["project", "setup", "--files-only"]).text();
-    folder
-}
 
 const WINDOW: [&str; 29] = [
     "id",
@@ -49,7 +39,7 @@ const WINDOW: [&str; 29] = [
 #[test]
 fn a_turn_is_begun_ended_listed_and_shown() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     let names = ["--session", "s", "--turn", "message-1", "--tool", "Edit", "--call", "c1"];
     let turn = |verb: &str, more: &[&str]| {
         let words = [&["project", "turn", verb][..], &names, more].concat();
@@ -80,7 +70,7 @@ fn a_turn_is_begun_ended_listed_and_shown() {
 #[test]
 fn lines_are_blamed_and_a_turn_is_replayed() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     for (verb, text) in [("begin", "one\ntwo\n"), ("end", "one\ntwo\nthree\n")] {
         place.run_in(&folder, &["project", "turn", verb, "--session", "s", "--turn", "m1", "--tool", "Edit"]).text();
         write(&folder.join("code.txt"), text);
@@ -100,7 +90,7 @@ fn lines_are_blamed_and_a_turn_is_replayed() {
 #[test]
 fn edits_by_hand_are_noted_from_the_folder_of_the_caller() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     std::fs::create_dir(folder.join("lib")).unwrap();
     write(&folder.join("lib/a.txt"), "by hand\n");
     let said = place.run_in(&folder.join("lib"), &["project", "edited", "a.txt", "../code.txt", "--json"]).facts();
@@ -112,7 +102,7 @@ fn edits_by_hand_are_noted_from_the_folder_of_the_caller() {
 #[test]
 fn turns_and_sessions_that_there_are_not_are_told() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     for words in [
         &["project", "turn", "end", "--session", "s", "--turn", "1"][..],
         &["project", "log", "--session", "s"],
@@ -131,7 +121,7 @@ fn turns_and_sessions_that_there_are_not_are_told() {
 #[test]
 fn forgetting_warns_of_the_turns_that_stand_on_it_and_a_damaged_log_is_mended() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     let begun = place.run_in(&folder, &["project", "turn", "begin", "--session", "s", "--turn", "1", "--json"]).facts();
     write(&folder.join("code.txt"), "two\n");
     place.run_in(&folder, &["project", "turn", "end", "--session", "s", "--turn", "1"]).text();
@@ -153,7 +143,7 @@ fn forgetting_warns_of_the_turns_that_stand_on_it_and_a_damaged_log_is_mended() 
 #[test]
 fn a_window_opened_inside_a_managed_command_ends_with_it() {
     let place = Place::new();
-    let folder = files(&place);
+    let folder = place.project_of_files();
     let program = env!("CARGO_BIN_EXE_forklift");
     let inside = format!("'{program}' project turn begin --session s --turn 1 && echo two > code.txt");
     assert_eq!(place.process(&folder, &["project", "run", "sh", "-c", &inside]).code, 0);
