@@ -30,7 +30,7 @@ impl Handle for File {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_all()
+        fs::sync(self)
     }
 
     fn start_writeback(&self) {
